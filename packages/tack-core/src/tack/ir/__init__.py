@@ -1,0 +1,1 @@
+"""The intermediate representation: nodes, traversal, text, verification, interpretation, passes."""

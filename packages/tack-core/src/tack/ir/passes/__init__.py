@@ -1,0 +1,1 @@
+"""The passes that specialize a template: each a function from kernel to kernel."""

@@ -1,0 +1,457 @@
+"""Gives every expression its type, makes conversions explicit and indices flat.
+
+Each local has one type: the promotion of everything assigned to it, found as the least fixed
+point over the kernel. Float literals are weak: an expression made of literals only is f64 where it
+meets an f64 value and f32 otherwise; so is a local that is assigned nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from tack.dtypes import DType, f32, f64, i32, i64, u64
+from tack.errors import diagnostic
+from tack.ir.nodes import (
+    Array,
+    Assign,
+    Atomic,
+    Binary,
+    Bitcast,
+    BlockReduce,
+    Bounds,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    LaneId,
+    Load,
+    Local,
+    LocalArray,
+    Logical,
+    Lookup,
+    Meet,
+    Node,
+    NonZero,
+    Param,
+    Parameter,
+    Print,
+    Select,
+    Stmt,
+    Store,
+    Unary,
+    While,
+)
+from tack.ir.passes.resolve_dims import local_shapes
+from tack.ir.traversal import children, replace, walk
+from tack.ir.typing import Ty, Types, join
+from tack.ir.workgroups import BLOCK_DTYPES
+from tack.lang.builtins import BUILTINS
+
+__all__ = ["EXTENTS", "infer_types"]
+
+# The hidden parameter that holds the extents of the arrays in debug mode (`tack.runtime.debug`).
+EXTENTS = "debug.extents"
+
+
+class _Solver(Types):
+    """Finds the types of the locals."""
+
+    def __init__(
+        self, kernel: Kernel, shapes: Mapping[str, tuple[int, ...]], checks: Mapping[str, int] | None
+    ) -> None:
+        super().__init__(kernel, shapes)
+        self.checks = checks
+
+    def solve(self) -> None:
+        self.assignments: dict[str, list[Node]] = {}
+        self.changed = False
+        parts = self.parts()
+        kernel = self.kernel
+        self.has_f64 = f64 in (
+            kernel.result_type,
+            *self.arrays.values(),
+            *(p.type for p in kernel.params),
+            *(t.dtype for t in kernel.tables.values()),
+        )
+        for part in parts:
+            self.declare(part)
+        while True:
+            self.changed = False
+            for part in parts:
+                self.visit(part)
+            if self.changed:
+                continue
+            if self.has_f64 and any(ty and ty.weak for ty in self.locals.values()):
+                for part in parts:
+                    self.demand_in(part)
+            if not self.changed:
+                break
+        for name, ty in self.locals.items():  # what is still weak is f32
+            self.locals[name] = Ty(ty.dtype if ty else i32, False, bool(ty and ty.natural))
+
+    def parts(self) -> list[Node]:
+        kernel = self.kernel
+        return [*kernel.before, kernel.loop, *kernel.after]
+
+    def declare(self, part: Node) -> None:
+        loop = self.kernel.loop
+        if part is loop:
+            for var in loop.vars:
+                self.locals[var] = Ty(i64, natural=True)
+        for node in walk(part):
+            if isinstance(node, Expr):
+                to = node.to if isinstance(node, (Cast, Bitcast)) else node.type
+                self.has_f64 |= to is f64
+            elif isinstance(node, For):
+                self.locals[node.var] = Ty(i64, natural=True)
+            elif isinstance(node, (Assign, Atomic, BlockReduce)) and node.target is not None:
+                self.locals.setdefault(node.target, None)
+                self.assignments.setdefault(node.target, []).append(node)
+            elif isinstance(node, LocalArray):
+                self.arrays[node.name] = node.dtype
+                self.widths[node.name] = node.width
+                self.has_f64 |= node.dtype is f64
+
+    def visit(self, node: Node) -> None:
+        """Joins into the locals what the assignments below ``node`` give them."""
+        if isinstance(node, Assign):
+            self.assign(node.target, self.trial(node.value))
+        elif isinstance(node, Atomic) and node.target is not None:
+            self.assign(node.target, Ty(self.array(node)))
+        elif isinstance(node, BlockReduce):
+            ty = self.trial(node.value)
+            self.assign(node.target, ty and Ty(ty.dtype))
+        else:
+            for child in children(node):
+                if isinstance(child, Stmt):
+                    self.visit(child)
+
+    def trial(self, value: Expr) -> Ty | None:
+        """The type of a value so far. A clash may resolve as types grow; the last pass reports it."""
+        self.memo = {}
+        try:
+            return self.of(value)
+        except TypeError:
+            return None
+
+    def assign(self, name: str, ty: Ty | None) -> None:
+        old = self.locals[name]
+        new = old if ty is None else ty if old is None else join(old, ty)
+        if new is not None and new != old:
+            self.locals[name] = new
+            self.changed = True
+
+    # --- weak locals that meet f64 ---
+
+    def demand_in(self, node: Node) -> None:
+        """Settles as f64 the weak locals that meet an f64 value below ``node``."""
+        self.memo = {}
+        for part in walk(node):
+            try:
+                if isinstance(part, Assign):
+                    target = self.locals[part.target]
+                    self.demand(part.value, target and not target.weak and target.dtype)
+                elif isinstance(part, (Store, Atomic)):
+                    values = (part.value,) if isinstance(part, Store) else part.operands
+                    for value in values:
+                        self.demand(value, self.array(part))
+                elif isinstance(part, (Cast, Bitcast)):
+                    self.demand(part.operand, part.to)
+                elif isinstance(part, Expr):
+                    self.demand_operands(part)
+            except TypeError:
+                continue
+
+    def demand_operands(self, node: Expr) -> None:
+        operands = _meeting(node)
+        if any(ty and ty.dtype is f64 and not ty.weak for ty in map(self.of, operands)):
+            for operand in operands:
+                self.demand(operand, f64)
+
+    def demand(self, value: Expr, dtype: DType | bool | None) -> None:
+        if dtype is not f64:
+            return
+        ty = self.of(value)
+        if ty is None or not ty.weak:
+            return
+        if isinstance(value, Local):
+            self.locals[value.name] = Ty(f64)
+            self.changed = True
+        for child in children(value):
+            if isinstance(child, Expr):
+                self.demand(child, f64)
+
+
+def _meeting(node: Expr) -> list[Expr]:
+    """The operands of a node that take one common type."""
+    if isinstance(node, (Binary, Compare)):
+        return [node.left, node.right]
+    if isinstance(node, Select):
+        return [node.then, node.orelse]
+    if isinstance(node, Meet):
+        return [node.value, *node.others]
+    if isinstance(node, Call):
+        return list(node.args[1:] if node.function == "where" else node.args)
+    return []
+
+
+class _Builder(_Solver):
+    """Builds the typed kernel once the locals' types are known."""
+
+    def build(self) -> Kernel:
+        self.solve()
+        self.memo = {}
+        kernel = self.kernel
+        loop = replace(kernel.loop, body=self.body(kernel.loop.body))
+        before, after = self.body(kernel.before), self.body(kernel.after)
+        result = None if kernel.result is None else self.value(kernel.result, kernel.result_type)
+        types = {name: ty.dtype for name, ty in self.locals.items() if ty is not None}
+        return replace(kernel, before=before, loop=loop, after=after, result=result, locals=types, typed=True)
+
+    def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(self.stmt(s) for s in body)
+
+    def stmt(self, node: Stmt) -> Stmt:
+        method = getattr(self, f"stmt_{type(node).__name__}", None)
+        if method is not None:
+            made: Stmt = method(node)
+            return made
+        if "body" in node._fields:
+            return replace(node, body=self.body(node.body))  # type: ignore[attr-defined]
+        return node
+
+    def stmt_Assign(self, node: Assign) -> Stmt:
+        target = self.locals[node.target]
+        assert target is not None
+        ty = self.of(node.value)
+        if ty is not None and join(target, ty) is None:
+            others = [n for n in self.assignments[node.target] if n is not node and n.loc]
+            name = node.target.rpartition(".")[2] if not node.target[-1].isdigit() else node.target
+            notes = tuple(("it is also assigned here", n.loc) for n in others[:1] if n.loc)
+            message = (
+                f"'{name}' is assigned {ty.dtype} here and {target.dtype} elsewhere: a signed integer and u64"
+            )
+            raise diagnostic(TypeError, message, node.loc, hint="convert one of them", notes=notes)
+        return replace(node, value=self.value(node.value, target.dtype))
+
+    def stmt_Store(self, node: Store) -> Stmt:
+        dtype = self.array(node)
+        return replace(node, index=self.flat(node), value=self.value(node.value, dtype), component=None)
+
+    def stmt_BlockReduce(self, node: BlockReduce) -> Stmt:
+        ty = self.of(node.value)
+        if ty is not None and ty.dtype not in BLOCK_DTYPES:
+            message = f"block_{node.op}() works on floats and on 32- and 64-bit integers, not on {ty.dtype}"
+            raise self.error(node, message, "convert the value: tack.i32(...)")
+        return replace(node, value=self.value(node.value))
+
+    def stmt_Atomic(self, node: Atomic) -> Stmt:
+        dtype = self.array(node)
+        if node.op not in ("add", "min", "max") and dtype.is_float:
+            hint = "use atomic_add with the negated value" if node.op == "sub" else None
+            raise self.error(node, f"atomic_{node.op} works on integers, not {dtype}", hint)
+        operands = tuple(self.value(v, dtype) for v in node.operands)
+        return replace(node, index=self.flat(node), operands=operands, component=None)
+
+    def stmt_For(self, node: For) -> Stmt:
+        parts = ("start", "stop", "step")
+        bounds = {part: self.integer(getattr(node.range, part), "a range") for part in parts}
+        return replace(node, range=replace(node.range, **bounds), body=self.body(node.body))
+
+    def stmt_While(self, node: While) -> Stmt:
+        return replace(node, cond=self.value(node.cond), body=self.body(node.body))
+
+    def stmt_If(self, node: If) -> Stmt:
+        cond = self.value(node.cond)
+        return replace(node, cond=cond, then=self.body(node.then), orelse=self.body(node.orelse))
+
+    def stmt_Print(self, node: Print) -> Stmt:
+        return replace(node, parts=tuple(p if isinstance(p, str) else self.value(p) for p in node.parts))
+
+    def integer(self, node: Expr, what: str) -> Expr:
+        """An index or a bound, as i64."""
+        ty = self.of(node)
+        if ty is not None and ty.dtype.is_float:
+            raise self.error(node, f"{what} needs an integer, not {ty.dtype}", "convert it: int(...)")
+        return self.value(node, i64)
+
+    def flat(self, node: Load | Store | Atomic) -> tuple[Expr, ...]:
+        """The one i64 index of an access: row-major over the array's shape."""
+        parts = [self.integer(part, "an index") for part in node.index]
+        extents = list(self.shapes[node.array][1 : len(parts)])
+        if node.component is not None:
+            parts.append(self.integer(node.component, "a component"))
+            extents.append(self.widths[node.array])
+        if not parts:
+            return (Const(0, type=i64, loc=node.loc),)
+        if self.checks is not None:
+            return (self.checked(node, parts, extents),)
+        flat = parts[0]
+        for extent, part in zip(extents[-len(parts) + 1 :], parts[1:], strict=False):
+            scaled = Binary("mul", flat, Const(extent, type=i64, loc=node.loc), type=i64, loc=node.loc)
+            flat = Binary("add", scaled, part, type=i64, loc=node.loc)
+        return (flat,)
+
+    def checked(self, node: Load | Store | Atomic, parts: list[Expr], extents: list[int]) -> Bounds:
+        """The index of an access in debug mode; the extents of arrays are read at run time."""
+        loc = node.loc
+        shape = self.shapes[node.array]
+        first = self.checks.get(node.array) if self.checks is not None else None
+        whole = len(node.index) == 1 and len(shape) != 1  # one flat index over all axes
+
+        def extent(axis: int) -> Expr:
+            if first is None:
+                sizes = [prod(shape)] if whole else list(shape)
+                return Const(sizes[axis], type=i64, loc=loc)
+            at = first + (len(shape) if whole else axis)
+            return Load(EXTENTS, (Const(at, type=i64, loc=loc),), type=i64, loc=loc)
+
+        strides = [1]
+        for size in reversed(extents[len(extents) - len(parts) + 1 :] if len(parts) > 1 else []):
+            strides.insert(0, strides[0] * size)
+        limits = [extent(k) for k in range(len(node.index))]
+        if node.component is not None:
+            limits.append(Const(self.widths[node.array], type=i64, loc=loc))
+        consts = tuple(Const(s, type=i64, loc=loc) for s in strides)
+        return Bounds(node.array, tuple(parts), tuple(limits), consts, type=i64, loc=loc)
+
+    # --- expressions ---
+
+    def value(self, node: Expr, want: DType | None = None) -> Expr:
+        """The typed form of ``node``, converted to ``want`` if that is given."""
+        ty = self.of(node)
+        assert ty is not None
+        dtype = ty.dtype
+        if ty.weak:
+            dtype = f64 if want is f64 else f32
+        made = getattr(self, f"make_{type(node).__name__}")(node, dtype)
+        return made if want is None else convert(made, want)
+
+    def make_Const(self, node: Const, dtype: DType) -> Expr:
+        return _const(node.value, dtype, node)
+
+    def make_Param(self, node: Param, dtype: DType) -> Expr:
+        return replace(node, type=dtype)
+
+    def make_Local(self, node: Local, dtype: DType) -> Expr:
+        del dtype
+        ty = self.locals[node.name]
+        assert ty is not None
+        return replace(node, type=ty.dtype)
+
+    def make_Load(self, node: Load, dtype: DType) -> Expr:
+        return replace(node, index=self.flat(node), component=None, type=dtype)
+
+    def make_Lookup(self, node: Lookup, dtype: DType) -> Expr:
+        return replace(node, index=self.integer(node.index, "an index"), type=dtype)
+
+    def make_LaneId(self, node: LaneId, dtype: DType) -> Expr:
+        return replace(node, type=dtype)
+
+    def make_Unary(self, node: Unary, dtype: DType) -> Expr:
+        operand = self.value(node.operand, None if node.op == "not" else dtype)
+        return replace(node, operand=operand, type=dtype)
+
+    def make_Binary(self, node: Binary, dtype: DType) -> Expr:
+        right: DType = dtype
+        if node.op == "pow" and dtype.is_integer:
+            exponent = self.of(node.right)
+            assert exponent is not None
+            right = i64 if exponent.dtype.is_signed else u64
+        divisor = self.value(node.right, right)
+        if self.checks is not None and dtype.is_integer and node.op in ("floordiv", "mod"):
+            divisor = NonZero(divisor, type=dtype, loc=node.loc)
+        return replace(node, left=self.value(node.left, dtype), right=divisor, type=dtype)
+
+    def make_Compare(self, node: Compare, dtype: DType) -> Expr:
+        both = self.joined(node, [node.left, node.right], "a comparison of")
+        assert both is not None
+        left, right = self.value(node.left, both.dtype), self.value(node.right, both.dtype)
+        return replace(node, left=left, right=right, type=dtype)
+
+    def make_Logical(self, node: Logical, dtype: DType) -> Expr:
+        return replace(node, left=self.value(node.left), right=self.value(node.right), type=dtype)
+
+    def make_Select(self, node: Select, dtype: DType) -> Expr:
+        then, orelse = self.value(node.then, dtype), self.value(node.orelse, dtype)
+        return replace(node, cond=self.value(node.cond), then=then, orelse=orelse, type=dtype)
+
+    def make_Call(self, node: Call, dtype: DType) -> Expr:
+        rule = BUILTINS[node.function].rule
+        if rule in ("test", "truth", "bits"):
+            args = tuple(self.value(arg) for arg in node.args)
+        elif rule == "where":
+            args = (self.value(node.args[0]), *(self.value(arg, dtype) for arg in node.args[1:]))
+        else:
+            args = tuple(self.value(arg, dtype) for arg in node.args)
+        return replace(node, args=args, type=dtype)
+
+    def make_Meet(self, node: Meet, dtype: DType) -> Expr:
+        return self.value(node.value, dtype)
+
+    def make_Cast(self, node: Cast, dtype: DType) -> Expr:
+        # A literal is converted from its exact value, not by way of f32.
+        operand = self.of(node.operand)
+        return convert(self.value(node.operand, f64 if operand and operand.weak else None), dtype)
+
+    def make_Bitcast(self, node: Bitcast, dtype: DType) -> Expr:
+        operand = self.value(node.operand, None)
+        if operand.type is not None and operand.type.bits != dtype.bits:
+            operand = self.value(node.operand, f64)
+        return replace(node, operand=operand, type=dtype)
+
+
+def convert(node: Expr, to: DType) -> Expr:
+    """A typed expression converted to ``to``; a constant is converted now."""
+    if node.type is to:
+        return node
+    if isinstance(node, Const):
+        return _const(node.value, to, node)
+    return Cast(node, to, type=to, loc=node.loc)
+
+
+def _const(value: int | float, dtype: DType, node: Expr) -> Const:
+    if dtype.is_integer:
+        value = dtype.wrap(value) if isinstance(value, int) else dtype.saturate(value)
+    elif dtype is f64:
+        value = float(value)
+    else:
+        value = _to_f32(value)
+    return Const(value, type=dtype, loc=node.loc)
+
+
+def _to_f32(value: int | float) -> float:
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        # An int rounds once: to f64 it may round too, so its low bits are made sticky first.
+        if isinstance(value, int) and abs(value) > 1 << 53:
+            value = (value >> 11 << 11) | (1 << 11 if value & 0x7FF else 0)
+        return float(np.float32(value))
+
+
+def infer_types(
+    kernel: Kernel, shapes: Mapping[str, tuple[int, ...]], checks: Mapping[str, int] | None = None
+) -> Kernel:
+    """The typed form of a template whose parameters have types and whose extents are resolved.
+
+    Args:
+        shapes: of the array parameters.
+        checks: in debug mode, where the extents of each array parameter start in the hidden array
+            `EXTENTS`; behind them is the array's size. Indices and integer divisors are checked then.
+
+    Raises:
+        TypeError: operands, indices or assignments whose types do not go together.
+    """
+    return _Builder(kernel, {**shapes, **local_shapes(kernel)}, checks).build()
+
+
+def bind_params(kernel: Kernel, types: Mapping[str, Array | DType]) -> Kernel:
+    """``kernel`` with the types of this call's arguments on its parameters."""
+    params: tuple[Parameter, ...] = tuple(replace(p, type=types[p.name]) for p in kernel.params)
+    return replace(kernel, params=params)

@@ -1,0 +1,120 @@
+"""Walking and rewriting the IR: the one visitor that passes, checks and generators share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from tack.ir.nodes import Expr, Kernel, Node, Parallel, Stmt
+
+__all__ = ["Rewriter", "children", "replace", "walk", "walk_statements"]
+
+N = TypeVar("N", bound=Node)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below ``node``, in evaluation order of its fields."""
+    for field in node._children:
+        value = getattr(node, field)
+        if type(value) is tuple:
+            for item in value:
+                if isinstance(item, Node):
+                    yield item
+        elif value is not None:
+            yield value
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """``node`` and every node below it, parents first."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        for field in reversed(node._children):
+            value = getattr(node, field)
+            if type(value) is tuple:
+                stack.extend([v for v in reversed(value) if isinstance(v, Node)])
+            elif value is not None:
+                stack.append(value)
+
+
+def walk_statements(node: Node) -> Iterator[Node]:
+    """``node`` and the statements below it, outer ones first; expressions are passed over."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        for field in reversed(node._bodies):
+            value = getattr(node, field)
+            if type(value) is tuple:
+                stack.extend(reversed(value))
+            else:
+                stack.append(value)
+
+
+def replace(node: N, **changes: Any) -> N:
+    """A copy of ``node`` with some fields changed."""
+    new = object.__new__(type(node))
+    for field in node._fields:
+        setattr(new, field, changes[field] if field in changes else getattr(node, field))
+    return new
+
+
+class Rewriter:
+    """Rebuilds a tree bottom-up. A subclass overrides ``visit_<Class>`` for the nodes it changes.
+
+    ``visit_<Class>`` takes a node and returns its replacement; for a statement it may also return
+    a sequence of statements. `generic_visit` rewrites the children and shares the node if none of
+    them changed.
+    """
+
+    def __init__(self) -> None:
+        self._methods: dict[type, Callable[[Any], Any]] = {}
+
+    def visit(self, node: Any) -> Any:
+        cls = type(node)
+        method = self._methods.get(cls)
+        if method is None:
+            method = getattr(self, f"visit_{cls.__name__}", self.generic_visit)
+            self._methods[cls] = method
+        return method(node)
+
+    def generic_visit(self, node: Any) -> Any:
+        changes: dict[str, Any] = {}
+        for field in node._children:
+            value = getattr(node, field)
+            if type(value) is tuple:
+                new = self.visit_tuple(value)
+            elif value is not None:
+                new = self.visit(value)
+            else:
+                continue
+            if new is not value:
+                changes[field] = new
+        return replace(node, **changes) if changes else node
+
+    def visit_tuple(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        out: list[Any] = []
+        changed = False
+        for item in items:
+            new = self.visit(item) if isinstance(item, Node) else item
+            changed |= new is not item
+            if isinstance(new, Node) or not isinstance(new, (list, tuple)):
+                out.append(new)
+            else:
+                out.extend(new)
+        return tuple(out) if changed else items
+
+    def body(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return self.visit_tuple(body)
+
+
+def map_bodies(kernel: Kernel, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Kernel:
+    """``kernel`` with ``change`` applied to its three statement lists."""
+    loop: Parallel = replace(kernel.loop, body=change(kernel.loop.body))
+    return replace(kernel, before=change(kernel.before), loop=loop, after=change(kernel.after))
+
+
+def expressions(node: Node) -> Iterator[Expr]:
+    """Every expression below ``node``."""
+    return (n for n in walk(node) if isinstance(n, Expr))

@@ -1,0 +1,49 @@
+"""What a kernel uses of workgroups: 256 consecutive iterations of the row-major linear range."""
+
+from __future__ import annotations
+
+from tack.dtypes import DType, f32, f64, i32, i64, u32, u64
+from tack.ir.nodes import Barrier, BlockReduce, Kernel, LaneId, LocalArray, Node
+from tack.ir.traversal import walk
+
+__all__ = [
+    "BLOCK_DTYPES",
+    "COLLECTIVES",
+    "WORKGROUP",
+    "has_collective",
+    "primitives",
+    "requires_full_workgroups",
+]
+
+WORKGROUP = 256
+
+# What every iteration of the workgroup has to take part in.
+COLLECTIVES = (Barrier, BlockReduce)
+
+# The types that block reductions work on.
+BLOCK_DTYPES: tuple[DType, ...] = (i32, u32, i64, u64, f32, f64)
+
+
+def has_collective(node: Node) -> bool:
+    """Whether ``node`` is a barrier or block reduction, or has one below it."""
+    return any(isinstance(n, COLLECTIVES) for n in walk(node))
+
+
+def requires_full_workgroups(kernel: Kernel) -> bool:
+    """Whether a launch of the kernel must be made of whole workgroups."""
+    return has_collective(kernel.loop)
+
+
+def primitives(kernel: Kernel) -> tuple[str, ...]:
+    """The names, as the language has them, of what the kernel uses of workgroups."""
+    found: dict[str, None] = {}
+    for node in walk(kernel):
+        if isinstance(node, LocalArray) and node.shared:
+            found["shared"] = None
+        elif isinstance(node, Barrier):
+            found["barrier"] = None
+        elif isinstance(node, LaneId):
+            found["thread_id"] = None
+        elif isinstance(node, BlockReduce):
+            found[f"block_{node.op}"] = None
+    return tuple(found)
