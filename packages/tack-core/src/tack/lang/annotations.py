@@ -1,0 +1,72 @@
+"""Annotations of parameters and results: the types that they pin."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tack.dtypes import DType, VectorType, as_dtype, f32, i32
+from tack.lang.bindings import UNBOUND, Bindings
+
+if TYPE_CHECKING:
+    from tack.lang.kernel import Kernel
+
+__all__ = ["annotated_type", "dtype_of_annotation", "resolve_annotation", "return_type", "vector_params"]
+
+
+def vector_params(kernel: Kernel) -> dict[str, VectorType]:
+    """The parameters of a kernel that are annotated with a vector type."""
+    found = {}
+    for name in kernel.params:
+        kind = annotated_type(kernel.function, name)
+        if isinstance(kind, VectorType):
+            found[name] = kind
+    return found
+
+
+def annotated_type(function: Any, name: str) -> DType | VectorType | None:
+    """The type that a parameter's annotation names; None for any other annotation."""
+    value = function.__annotations__.get(name)
+    if isinstance(value, str):
+        value = resolve_annotation(function, value)
+    return value if isinstance(value, VectorType) else dtype_of_annotation(value)
+
+
+def return_type(function: Any) -> DType | None:
+    """The type that a function's return annotation names; ``int`` is i32 and ``float`` f32."""
+    value = function.__annotations__.get("return")
+    if isinstance(value, str):
+        value = resolve_annotation(function, value)
+    if value is int or value is float:
+        return i32 if value is int else f32
+    return dtype_of_annotation(value)
+
+
+def dtype_of_annotation(value: Any) -> DType | None:
+    """The dtype that an annotation means: one of Tack's or NumPy's."""
+    if isinstance(value, (DType, np.dtype)) or (isinstance(value, type) and issubclass(value, np.generic)):
+        try:
+            return as_dtype(value)
+        except TypeError:
+            return None
+    return None
+
+
+def resolve_annotation(function: Any, text: str) -> Any:
+    """What an annotation kept as text means: a dotted name looked up, or None."""
+    try:
+        node = ast.parse(text, mode="eval").body
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = ast.parse(node.value, mode="eval").body
+    except SyntaxError:
+        return None
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    value = Bindings(function).dotted([node.id, *names])
+    return None if value is UNBOUND else value
