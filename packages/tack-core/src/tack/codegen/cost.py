@@ -1,0 +1,104 @@
+"""A rough estimate of how long an iteration takes, to choose between serial and threaded launches.
+
+Only the order of magnitude matters: fanning out pays from some tens of microseconds of work on.
+"""
+
+from __future__ import annotations
+
+from tack.ir.nodes import (
+    Atomic,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Lookup,
+    Node,
+    Print,
+    Range,
+    Stmt,
+    Store,
+    While,
+)
+from tack.ir.traversal import children
+
+__all__ = ["iteration_cost"]
+
+# Nanoseconds, between those of vectorized and of scalar code, without cache misses.
+_OPERATION = 0.1
+_MEMORY = 0.15
+_ATOMIC = 6.0
+_PRINT = 2000.0
+_FLOAT_OPERATORS = {"div": 0.7, "floordiv": 12.0, "mod": 10.0, "pow": 15.0}
+_INTEGER_OPERATORS = {"floordiv": 3.0, "mod": 3.0, "pow": 10.0}
+_CALLS = {
+    **dict.fromkeys(("abs", "min", "max", "sign", "copysign", "floor", "ceil", "round", "trunc"), 0.2),
+    **dict.fromkeys(("fma", "isnan", "isinf", "isfinite", "any", "all", "where"), 0.2),
+    **dict.fromkeys(("popcount", "clz", "ctz"), 0.3),
+    "sqrt": 1.0,
+    "rsqrt": 1.5,
+}
+_LIBM_CALL = 10.0
+# What a loop is taken to run if its range is not constant.
+_UNKNOWN_TRIPS = 16
+
+
+def iteration_cost(kernel: Kernel) -> float:
+    """Nanoseconds that one iteration of the parallel loop of a typed kernel takes, roughly."""
+    return _OPERATION + _body(kernel.loop.body)
+
+
+def _body(body: tuple[Stmt, ...]) -> float:
+    return sum(_node(statement) for statement in body)
+
+
+def _node(node: Node) -> float:
+    if isinstance(node, For):
+        bounds = sum(map(_node, children(node.range)))
+        return bounds + _trips(node.range) * (_OPERATION + _body(node.body))
+    if isinstance(node, While):
+        return _UNKNOWN_TRIPS * (_node(node.cond) + _body(node.body))
+    if isinstance(node, If):
+        return _OPERATION + _node(node.cond) + max(_body(node.then), _body(node.orelse))
+    parts = sum(map(_node, children(node)))
+    if isinstance(node, Load | Store | Atomic):
+        # Most of what an index computes is constant along the loop.
+        parts -= sum(map(_arithmetic, node.index))
+    return _own(node) + parts
+
+
+def _arithmetic(index: Expr) -> float:
+    """The part of an index's cost that is additions and the like, outside what it loads."""
+    if isinstance(index, Load):
+        return 0.0
+    own = _own(index)
+    parts = sum(_arithmetic(e) for e in children(index) if isinstance(e, Expr))
+    return parts + (own if own == _OPERATION else 0.0)
+
+
+def _trips(bounds: Range) -> float:
+    parts = (bounds.start, bounds.stop, bounds.step)
+    values = [int(p.value) for p in parts if isinstance(p, Const)]
+    if len(values) < 3:
+        return _UNKNOWN_TRIPS
+    return len(range(*values)) if values[2] > 0 else 0
+
+
+def _own(node: Node) -> float:
+    """A node's cost without its children."""
+    if isinstance(node, Binary):
+        assert node.type is not None
+        table = _FLOAT_OPERATORS if node.type.is_float else _INTEGER_OPERATORS
+        return table.get(node.op, _OPERATION)
+    if isinstance(node, Call):
+        return _CALLS.get(node.function, _LIBM_CALL)
+    if isinstance(node, Load | Store | Lookup):
+        return _MEMORY
+    if isinstance(node, Atomic):
+        return _ATOMIC
+    if isinstance(node, Print):
+        return _PRINT
+    return _OPERATION if isinstance(node, Expr) and any(True for _ in children(node)) else 0.0

@@ -1,0 +1,191 @@
+"""The state of one LLVM function while it is built, and what all rules share.
+
+Rules live in tables by node class, operator or function name: `expressions.VALUES`,
+`operators.UNARY` and `BINARY`, `builtins.CALLS`, `statements.STATEMENTS`. Each rule takes the
+`Emitter` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from tack.codegen.llvm.operators import convert
+from tack.codegen.llvm.types import ADDRESS, LLVM_TYPES, constant
+from tack.dtypes import DType, i64
+from tack.ir.nodes import Kernel
+from tack.ir.semantics import convert as convert_number
+from tack.ir.workgroups import WORKGROUP
+
+__all__ = ["Emitter", "Jump", "Unit"]
+
+# Fusing a multiply with an add is allowed everywhere; the rest only under fastmath=True. Neither
+# has nnan or ninf: they would let LLVM remove isnan and isinf.
+_FLAGS = ("contract",)
+_FAST_FLAGS = ("reassoc", "nsz", "arcp", "contract", "afn")
+
+
+class Unit:
+    """One LLVM module: its declarations and the helper functions that it uses so far."""
+
+    def __init__(self, kernel: Kernel, sites: dict[int, int]) -> None:
+        self.kernel = kernel
+        self.sites = sites  # id(Print statement) -> site number
+        self.module = ir.Module(name=kernel.name)
+        self.flags = _FAST_FLAGS if kernel.fastmath else _FLAGS
+        self._functions: dict[str, ir.Function] = {}
+        self._tables: dict[str, ir.GlobalVariable] = {}
+
+    def declare(self, name: str, result: ir.Type, args: Sequence[ir.Type]) -> ir.Function:
+        """The external function ``name``, which reads and writes no memory and returns."""
+        function = self._functions.get(name)
+        if function is None:
+            function = ir.Function(self.module, ir.FunctionType(result, args), name)
+            if not name.startswith("llvm."):
+                # llvmlite checks names against a list that lacks willreturn.
+                set.update(function.attributes, ("nounwind", "readnone", "willreturn"))
+            self._functions[name] = function
+        return function
+
+    def helper(
+        self, name: str, result: ir.Type, args: Sequence[ir.Type], build: Callable[[Emitter], None]
+    ) -> ir.Function:
+        """The internal function ``name``, made by ``build`` when first asked for."""
+        function = self._functions.get(name)
+        if function is None:
+            function = ir.Function(self.module, ir.FunctionType(result, args), name)
+            function.linkage = "internal"
+            function.attributes.add("nounwind")
+            self._functions[name] = function
+            emitter = Emitter(self, function)
+            build(emitter)
+            emitter.finish()
+        return function
+
+    def table(self, name: str, dtype: DType) -> ir.GlobalVariable:
+        """The constant table ``name`` with its values converted to ``dtype``."""
+        symbol = f"table.{name}.{dtype}"
+        found = self._tables.get(symbol)
+        if found is None:
+            values = [constant(dtype, convert_number(v, dtype)) for v in self.kernel.tables[name].values]
+            kind = ir.ArrayType(LLVM_TYPES[dtype], len(values))
+            found = ir.GlobalVariable(self.module, kind, symbol)
+            found.type = ADDRESS
+            found.linkage = "internal"
+            found.global_constant = True
+            found.initializer = ir.Constant(kind, values)
+            self._tables[symbol] = found
+        return found
+
+
+class Jump(NamedTuple):
+    """Where ``continue`` and ``break`` go in a loop; the parallel loop has no ``break``."""
+
+    on_continue: ir.Block
+    on_break: ir.Block | None
+
+
+class Emitter:
+    """Builds one function: the builder, and where the kernel's names are."""
+
+    def __init__(self, unit: Unit, function: ir.Function) -> None:
+        self.unit = unit
+        self.function = function
+        self._entry = ir.IRBuilder(function.append_basic_block("entry"))
+        self._start = function.append_basic_block("start")
+        self.builder = ir.IRBuilder(self._start)
+        self.scalars: dict[str, ir.Value] = {}
+        self.arrays: dict[str, tuple[ir.Value, DType]] = {}
+        self.local_arrays: set[str] = set()
+        # Arrays with room for each lane of a workgroup, whose lanes lie side by side.
+        self.lane_arrays: set[str] = set()
+        # The lane's number in its workgroup, in a kernel that uses workgroups: as i64, and as i32.
+        self.lane: ir.Value | None = None
+        self.lane_id: ir.Value | None = None
+        self.loops: list[Jump] = []
+        self.blocks: dict[str, ir.Block] = {}  # label -> the block after it
+        self.print_callback: ir.Value | None = None
+        # The number of the current iteration, where checks need it.
+        self.iteration: ir.Value | None = None
+        self._locals: dict[str, tuple[ir.Value, DType]] = {}
+
+    def finish(self) -> None:
+        """Ends the entry block, which holds the stack slots."""
+        self._entry.branch(self._start)
+
+    # --- blocks ---
+
+    def block(self, name: str) -> ir.Block:
+        return self.function.append_basic_block(name)
+
+    def at(self, block: ir.Block) -> None:
+        """Continues at the end of ``block``."""
+        self.builder.position_at_end(block)
+
+    def goto(self, block: ir.Block) -> None:
+        """Jumps to ``block``, unless the current block has ended already."""
+        if not self.builder.block.is_terminated:
+            self.builder.branch(block)
+
+    # --- locals ---
+
+    def stack(self, kind: ir.Type, name: str = "") -> ir.Value:
+        """A stack slot that is made once per call, whatever loop the builder is in."""
+        slot = self._entry.alloca(kind, name=name)
+        slot.type = ADDRESS  # llvmlite's typed pointers allow no access in another type
+        return slot
+
+    def local(self, name: str) -> tuple[ir.Value, DType]:
+        """The slot and type of a local variable. LLVM turns the slots into SSA values."""
+        found = self._locals.get(name)
+        if found is None:
+            dtype = self.unit.kernel.locals.get(name, i64)
+            slot = self.stack(LLVM_TYPES[dtype], name)
+            # A defined value even in IR that reads a local before assigning it.
+            self._entry.store(constant(dtype, 0), slot)
+            found = self._locals[name] = slot, dtype
+        return found
+
+    def assign(self, name: str, value: ir.Value, dtype: DType) -> None:
+        """Sets a local, converting ``value`` from ``dtype`` if the local has another type."""
+        slot, target = self.local(name)
+        self.builder.store(convert(self, value, dtype, target), slot)
+
+    def read(self, name: str) -> ir.Value:
+        slot, dtype = self.local(name)
+        return self.builder.load(slot, typ=LLVM_TYPES[dtype])
+
+    # --- memory ---
+
+    def element(self, array: str, at: ir.Value) -> tuple[ir.Value, DType]:
+        """The address and type of element ``at`` of ``array``."""
+        base, dtype = self.arrays[array]
+        if array in self.lane_arrays:
+            assert self.lane is not None
+            at = self.builder.add(self.builder.mul(at, constant(i64, WORKGROUP)), self.lane)
+        address = self.builder.gep(base, [at], inbounds=True, source_etype=LLVM_TYPES[dtype])
+        return address, dtype
+
+    def freeze(self, value: ir.Value) -> ir.Value:
+        """``value``, or some fixed value if it is undefined, as the contents of a new local array."""
+        instruction = ir.Instruction(self.builder.block, value.type, "freeze", [value])
+        self.builder._insert(instruction)
+        return instruction
+
+    # --- calls ---
+
+    def intrinsic(self, name: str, dtype: DType, *args: ir.Value, fast: bool = False) -> ir.Value:
+        """``llvm.<name>.<dtype>(args)``, all of whose float or integer operands have one type."""
+        kind = LLVM_TYPES[dtype]
+        suffix = f"f{dtype.bits}" if dtype.is_float else f"i{dtype.bits}"
+        function = self.unit.declare(f"llvm.{name}.{suffix}", kind, [a.type for a in args])
+        flags: Any = self.unit.flags if fast and dtype.is_float else ()
+        return self.builder.call(function, args, fastmath=flags)
+
+    def libm(self, name: str, dtype: DType, *args: ir.Value) -> ir.Value:
+        """A function of the C library's ``math.h``, in the precision of ``dtype``."""
+        kind = LLVM_TYPES[dtype]
+        symbol = name if dtype.bits == 64 else f"{name}f"
+        return self.builder.call(self.unit.declare(symbol, kind, [kind] * len(args)), args)

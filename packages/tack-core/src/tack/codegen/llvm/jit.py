@@ -1,0 +1,168 @@
+"""LLVM modules to machine code in this process.
+
+A module is optimized and emitted as an object file, which is then linked into memory. The object
+is what a disk cache keeps: loading one needs no optimizer and no code generator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, final
+
+from llvmlite import binding
+from llvmlite.binding.newpassmanagers import NewPassManager
+
+if TYPE_CHECKING:
+    from llvmlite import ir
+
+__all__ = [
+    "Code",
+    "assembly",
+    "compile_object",
+    "host_cpu",
+    "llvm_version",
+    "load_object",
+    "optimized_ir",
+    "options",
+]
+
+# docs/design/cpu-code.md has the measurements behind these levels, and behind compiling without
+# interleaving: loops get vectorized all the same, in two thirds of the time.
+_PASSES = 2
+_CODEGEN = 2
+_TUNING = {"loop_vectorization": True, "slp_vectorization": True, "loop_interleaving": False}
+
+
+@final
+class Code:
+    """Machine code in memory, which is freed with this object."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def address(self, name: str) -> int:
+        """The address of an exported function.
+
+        Raises:
+            KeyError: the code has no function of this name.
+        """
+        address: int = self._engine.get_function_address(name)
+        if not address:
+            raise KeyError(name)
+        return address
+
+
+class _Host:
+    """What compiles for this machine: made once, when first needed."""
+
+    def __init__(self) -> None:
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        if sys.platform == "linux":
+            # Otherwise `sinf` and the like are found only if the program itself links libm.
+            with contextlib.suppress(RuntimeError):
+                binding.load_library_permanently("libm.so.6")
+        self.cpu: str = binding.get_host_cpu_name()
+        self.features: str = binding.get_host_cpu_features().flatten()
+        self.target = binding.Target.from_default_triple()
+        self.machine = self.target.create_target_machine(
+            cpu=self.cpu, features=self.features, opt=_CODEGEN, jit=True
+        )
+        self.layout = str(self.machine.target_data)
+
+
+_lock = threading.Lock()
+_host_or_none: _Host | None = None
+
+
+def _host() -> _Host:
+    global _host_or_none
+    if _host_or_none is None:
+        with _lock:
+            if _host_or_none is None:
+                _host_or_none = _Host()
+    return _host_or_none
+
+
+@contextlib.contextmanager
+def _optimized(module: ir.Module) -> Iterator[Any]:
+    """A parsed and optimized copy of ``module``, in a context of its own so that all of it is freed."""
+    host = _host()
+    with contextlib.ExitStack() as owned:
+
+        def own(thing: Any) -> Any:
+            owned.callback(thing.close)
+            return thing
+
+        context = own(binding.create_context())
+        parsed = own(binding.parse_assembly(str(module), context))
+        # The optimizer's knowledge of the machine and of the C library hangs on these.
+        parsed.triple, parsed.data_layout = host.machine.triple, host.layout
+        options = own(binding.create_pipeline_tuning_options(speed_level=_PASSES))
+        for name, value in _TUNING.items():
+            setattr(options, name, value)
+        builder = own(binding.create_pass_builder(host.machine, options))
+        passes = builder.getModulePassManager()
+        # Its close() frees nothing: in llvmlite's class the method that would is hidden by another.
+        owned.callback(NewPassManager._dispose, passes)
+        passes.run(parsed, builder)
+        yield parsed
+
+
+def compile_object(module: ir.Module) -> bytes:
+    """The object file of ``module``, optimized for this machine."""
+    with _optimized(module) as optimized:
+        data: bytes = _host().machine.emit_object(optimized)
+    return data
+
+
+def load_object(data: bytes) -> Code:
+    """Links an object file into memory.
+
+    LLVM trusts its input: ``data`` must be what `compile_object` made, as a digest can tell.
+    """
+    # The engine owns a machine of its own, but with the object given it only asks it for the data
+    # layout. Nor is there anything to generate from the module that an engine has to start with.
+    machine = _host().target.create_target_machine()
+    empty = binding.parse_assembly("")
+    engine = binding.create_mcjit_compiler(empty, machine)
+    engine.remove_module(empty)
+    empty.close()
+    engine.add_object_file(binding.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return Code(engine)
+
+
+def optimized_ir(module: ir.Module) -> str:
+    """The text of ``module`` after optimization."""
+    with _optimized(module) as optimized:
+        return str(optimized)
+
+
+def assembly(module: ir.Module) -> str:
+    """The assembly text of ``module`` for this machine."""
+    with _optimized(module) as optimized:
+        text: str = _host().machine.emit_assembly(optimized)
+    return text
+
+
+def llvm_version() -> str:
+    """The version of LLVM, as in ``"22.1.0"``."""
+    return ".".join(map(str, binding.llvm_version_info))
+
+
+def host_cpu() -> str:
+    """The processor and the features that code is generated for, as LLVM names them."""
+    host = _host()
+    return f"{host.cpu} {host.features}"
+
+
+def options() -> str:
+    """The options that code is generated with."""
+    tuning = ",".join(f"{name}={value}" for name, value in _TUNING.items())
+    return f"passes={_PASSES},codegen={_CODEGEN},{tuning}"

@@ -1,0 +1,307 @@
+"""A module for one typed kernel: `launch` over a part of the iterations, and `result`.
+
+`launch` loads the argument slots and calls the body function, in which arrays are parameters:
+only there can LLVM be told that they do not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from llvmlite import ir
+
+from tack.codegen.llvm.emitter import Emitter, Jump, Unit
+from tack.codegen.llvm.expressions import dtype_of, value
+from tack.codegen.llvm.operators import convert
+from tack.codegen.llvm.statements import counted_loop, is_constant, local_array_size, statements
+from tack.codegen.llvm.types import ADDRESS, I64, LLVM_TYPES, VOID, index
+from tack.codegen.llvm.workgroups import lane_bytes, run_workgroups
+from tack.codegen.regions import Plan, prepared
+from tack.dtypes import i64
+from tack.errors import diagnostic
+from tack.ir.nodes import Array, Assign, Atomic, Bounds, For, Kernel, LocalArray, NonZero, Print, Range, Stmt
+from tack.ir.traversal import walk, walk_statements
+from tack.ir.workgroups import WORKGROUP, primitives
+
+__all__ = ["MAX_LOCAL_BYTES", "check_sites", "generate", "print_sites"]
+
+# Local arrays are on the stack, of which some threads have little.
+MAX_LOCAL_BYTES = 1 << 20
+
+Iteration = Callable[[list[ir.Value], Jump], None]
+
+_PRINT = ir.FunctionType(VOID, [I64, ADDRESS])
+
+
+def generate(kernel: Kernel, *, disjoint: bool = False) -> ir.Module:
+    """The LLVM module of a typed kernel.
+
+    Args:
+        kernel: a verified typed kernel.
+        disjoint: whether no array that the kernel writes overlaps another of its arrays.
+
+    Raises:
+        ValueError: the kernel's arrays and its lanes' state take more than ``MAX_LOCAL_BYTES``, or
+            not all lanes are proven to reach a barrier.
+    """
+    plan = None
+    if primitives(kernel):
+        kernel = prepared(kernel)
+        plan = Plan(kernel)
+    _check_stack(kernel, plan)
+    sites = [*enumerate(print_sites(kernel)), *enumerate(check_sites(kernel))]
+    unit = Unit(kernel, {id(site): number for number, site in sites})
+    _launch(unit, _body(unit, disjoint, plan))
+    if kernel.result is not None:
+        _result(unit)
+    return unit.module
+
+
+def print_sites(kernel: Kernel) -> list[Print]:
+    """The kernel's `Print` statements, in the order of their site numbers."""
+    return [node for node in walk_statements(kernel) if isinstance(node, Print)]
+
+
+def check_sites(kernel: Kernel) -> list[Bounds | NonZero]:
+    """The checks of a kernel compiled in debug mode, in the order of their numbers."""
+    return [node for node in walk(kernel) if isinstance(node, Bounds | NonZero)]
+
+
+def _check_stack(kernel: Kernel, plan: Plan | None) -> None:
+    """Refuses a kernel whose arrays and, with workgroups, whose lanes' state are too large."""
+    kept = plan.lane_arrays if plan else []
+    arrays = [node for node in walk_statements(kernel) if isinstance(node, LocalArray)]
+    total = lane_bytes(plan, kernel.locals) if plan else 0
+    total += sum(local_array_size(node) * node.dtype.itemsize for node in arrays if node not in kept)
+    if total > MAX_LOCAL_BYTES:
+        message = f"local and shared arrays take {total} bytes; at most {MAX_LOCAL_BYTES} fit on the stack"
+        hint = "pass an array argument with a part for each iteration instead"
+        if kept:
+            message = f"with copies for {WORKGROUP} lanes, as they outlive a barrier, {message}"
+        place = (kept or arrays)[0].loc if arrays else kernel.loc
+        raise diagnostic(ValueError, message, place, kernel=kernel.name, hint=hint)
+
+
+# --- slots --------------------------------------------------------------------------------------
+
+
+def _slot_types(kernel: Kernel) -> Iterator[ir.Type]:
+    """The type of each slot: parameters, then start, step and count of each dimension, then print."""
+    for parameter in kernel.params:
+        kind = parameter.type
+        assert kind is not None
+        yield ADDRESS if isinstance(kind, Array) else LLVM_TYPES[kind]
+    for _ in kernel.loop.ranges:
+        yield from (I64, I64, I64)
+    if print_sites(kernel):
+        yield _PRINT.as_pointer()
+
+
+def _load_slots(fn: Emitter, slots: ir.Value, kinds: Iterable[ir.Type]) -> list[ir.Value]:
+    b = fn.builder
+    return [
+        b.load(b.gep(slots, [index(position)], source_etype=I64), typ=kind)
+        for position, kind in enumerate(kinds)
+    ]
+
+
+def _bind(fn: Emitter, values: list[ir.Value]) -> list[tuple[ir.Value, ir.Value, ir.Value]]:
+    """Gives the slots' values their names; returns start, step and count of each dimension."""
+    kernel = fn.unit.kernel
+    for parameter, argument in zip(kernel.params, values, strict=False):
+        kind = parameter.type
+        assert kind is not None
+        if isinstance(kind, Array):
+            fn.arrays[parameter.name] = argument, kind.dtype
+        else:
+            fn.scalars[parameter.name] = argument
+        argument.name = parameter.name
+    rest = iter(values[len(kernel.params) :])
+    dimensions = [(next(rest), next(rest), next(rest)) for _ in kernel.loop.ranges]
+    fn.print_callback = next(rest, None)
+    return dimensions
+
+
+# --- functions ----------------------------------------------------------------------------------
+
+
+def _launch(unit: Unit, body: ir.Function) -> None:
+    function = ir.Function(unit.module, ir.FunctionType(VOID, [ADDRESS, I64, I64]), "launch")
+    function.attributes.add("nounwind")
+    fn = Emitter(unit, function)
+    slots, low, high = function.args
+    fn.builder.call(body, [*_load_slots(fn, slots, _slot_types(unit.kernel)), low, high])
+    fn.builder.ret_void()
+    fn.finish()
+
+
+def _result(unit: Unit) -> None:
+    """``result(slots, out)``: what the kernel returns, converted to its type, stored at ``out``."""
+    kernel = unit.kernel
+    function = ir.Function(unit.module, ir.FunctionType(VOID, [ADDRESS, ADDRESS]), "result")
+    function.attributes.add("nounwind")
+    fn = Emitter(unit, function)
+    _bind(fn, _load_slots(fn, function.args[0], _slot_types(kernel)))
+    statements(fn, kernel.before)
+    statements(fn, kernel.after)
+    assert kernel.result is not None
+    assert kernel.result_type is not None
+    returned = value(fn, kernel.result)
+    returned = convert(fn, returned, dtype_of(kernel.result), kernel.result_type)
+    fn.builder.store(returned, function.args[1], align=1)
+    fn.builder.ret_void()
+    fn.finish()
+
+
+def _body(unit: Unit, disjoint: bool, plan: Plan | None) -> ir.Function:
+    """The function that runs the iterations [low, high) of the row-major linear range."""
+    kernel = unit.kernel
+    kinds = [*_slot_types(kernel), I64, I64]
+    function = ir.Function(unit.module, ir.FunctionType(VOID, kinds), "tack.body")
+    function.linkage = "internal"
+    function.attributes.add("nounwind")
+    function.attributes.add("noinline")  # inlined, the arrays would no longer be parameters
+    if disjoint:
+        for parameter, argument in zip(kernel.params, function.args, strict=False):
+            if isinstance(parameter.type, Array):
+                argument.add_attribute("noalias")
+    fn = Emitter(unit, function)
+    *values, low, high = function.args
+    dimensions = _bind(fn, values)
+    run, done = fn.block("run"), fn.block("done")
+    b = fn.builder
+    b.cbranch(b.icmp_signed("<", low, high), run, done)
+    fn.at(run)
+    statements(fn, kernel.before)
+    if plan is None:
+        _iterate(fn, dimensions, low, high)
+    else:
+        run_workgroups(fn, plan, low, high, lambda number: _variables(fn, dimensions, number))
+    fn.goto(done)
+    fn.at(done)
+    b.ret_void()
+    fn.finish()
+    return function
+
+
+# --- the parallel loop --------------------------------------------------------------------------
+
+
+def _iterate(
+    fn: Emitter, dimensions: list[tuple[ir.Value, ir.Value, ir.Value]], low: ir.Value, high: ir.Value
+) -> None:
+    """The iterations [low, high), of which there is at least one."""
+    loop = fn.unit.kernel.loop
+    kept = [(name, fn.read(name)) for name in _carried(fn.unit.kernel)]
+
+    def iteration(positions: list[ir.Value], jump: Jump) -> None:
+        for name, saved in kept:
+            fn.builder.store(saved, fn.local(name)[0])
+        for name, bounds, (start, step, _), position in zip(
+            loop.vars, loop.ranges, dimensions, positions, strict=True
+        ):
+            fn.assign(name, _variable(fn, bounds, start, step, position), i64)
+        if check_sites(fn.unit.kernel):
+            fn.iteration = _number(fn, positions, [count for _, _, count in dimensions])
+        fn.loops.append(jump)
+        statements(fn, loop.body)
+        fn.loops.pop()
+
+    if len(dimensions) == 1:
+        counted_loop(fn, low, high, lambda at, jump: iteration([at], jump), can_break=False)
+    else:
+        _rows(fn, [count for _, _, count in dimensions], low, high, iteration)
+
+
+def _variables(
+    fn: Emitter, dimensions: list[tuple[ir.Value, ir.Value, ir.Value]], number: ir.Value
+) -> list[ir.Value]:
+    """The loop variables' values in an iteration, given its number in the row-major linear range."""
+    positions: list[ir.Value] = []
+    for _, _, count in reversed(dimensions[1:]):
+        number, position = _divided(fn, number, count)
+        positions.insert(0, position)
+    return [
+        _variable(fn, bounds, start, step, at)
+        for bounds, (start, step, _), at in zip(
+            fn.unit.kernel.loop.ranges, dimensions, [number, *positions], strict=True
+        )
+    ]
+
+
+def _variable(fn: Emitter, bounds: Range, start: ir.Value, step: ir.Value, at: ir.Value) -> ir.Value:
+    """A loop variable's value in its iteration number ``at``; the common cases cost nothing."""
+    if not is_constant(bounds.step, 1):
+        at = fn.builder.mul(at, step)
+    return at if is_constant(bounds.start, 0) else fn.builder.add(at, start)
+
+
+def _rows(fn: Emitter, counts: list[ir.Value], low: ir.Value, high: ir.Value, iteration: Iteration) -> None:
+    """Row by row: divisions find where the chunk starts, and none are needed after that."""
+    b = fn.builder
+    length = counts[-1]
+    row, column = _divided(fn, low, length)
+    outer: list[ir.Value] = []
+    for count in reversed(counts[1:-1]):
+        row, position = _divided(fn, row, count)
+        outer.insert(0, position)
+    outer.insert(0, row)
+
+    before, loop, following = b.block, fn.block("row"), fn.block("row.next")
+    done = fn.block("rows.end")
+    b.branch(loop)
+    fn.at(loop)
+    start, first, *positions = phis = [b.phi(I64) for _ in (low, column, *outer)]
+    # The row ends at its length or where the chunk ends, whichever is first.
+    to_end = b.add(first, b.sub(high, start))
+    end = b.select(b.icmp_signed("<", to_end, length), to_end, length)
+    counted_loop(fn, first, end, lambda at, jump: iteration([*positions, at], jump), can_break=False)
+    next_start = b.add(start, b.sub(end, first))
+    b.cbranch(b.icmp_signed("<", next_start, high), following, done)
+
+    fn.at(following)
+    advanced: list[ir.Value] = []
+    carry: ir.Value | None = None
+    for position, count in zip(reversed(positions), reversed(counts[:-1]), strict=True):
+        moved = b.add(position, index(1))
+        at_end = b.icmp_signed("==", moved, count)
+        moved = b.select(at_end, index(0), moved)
+        advanced.insert(0, moved if carry is None else b.select(carry, moved, position))
+        carry = at_end if carry is None else b.and_(carry, at_end)
+    b.branch(loop)
+    for phi, initial, later in zip(
+        phis, (low, column, *outer), (next_start, index(0), *advanced), strict=True
+    ):
+        phi.add_incoming(initial, before)
+        phi.add_incoming(later, following)
+    fn.at(done)
+
+
+def _number(fn: Emitter, positions: list[ir.Value], counts: list[ir.Value]) -> ir.Value:
+    """An iteration's number in the row-major linear range."""
+    number = positions[0]
+    for position, count in zip(positions[1:], counts[1:], strict=True):
+        number = fn.builder.add(fn.builder.mul(number, count), position)
+    return number
+
+
+def _divided(fn: Emitter, dividend: ir.Value, divisor: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Quotient and remainder of two non-negative numbers."""
+    quotient = fn.builder.udiv(dividend, divisor)
+    return quotient, fn.builder.sub(dividend, fn.builder.mul(quotient, divisor))
+
+
+def _carried(kernel: Kernel) -> list[str]:
+    """The locals that an iteration changes and that start each one as ``before`` left them."""
+    return sorted(_assigned(kernel.before) & _assigned(kernel.loop.body))
+
+
+def _assigned(body: tuple[Stmt, ...]) -> set[str]:
+    names: set[str] = set()
+    for statement in body:
+        for node in walk(statement):
+            if isinstance(node, Assign | Atomic) and node.target is not None:
+                names.add(node.target)
+            elif isinstance(node, For):
+                names.add(node.var)
+    return names

@@ -1,0 +1,1 @@
+"""Tests of LLVM code generation, on typed IR."""
