@@ -1,0 +1,1 @@
+"""Devices, arrays, and what runs kernels on them."""

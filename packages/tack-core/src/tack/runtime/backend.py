@@ -1,0 +1,255 @@
+"""What a backend is: the contract between the host API and the code for one kind of device.
+
+A backend subclasses `Backend` and implements `allocate_array`, `wrap_ptr` and `execute`. Everything
+else has a default that suits a device without the feature. What a device can do is declared in
+attributes; callers read these, and never probe with ``hasattr`` or compare names. What follows from
+a declared attribute is a property here, so that nothing has to be kept in step.
+
+The module ``tack.runtime.<type>.backend`` of a device type defines its class under the name
+``BACKEND``; ``dispatch`` starts it as ``BACKEND(ordinal, **options)``. Starting raises ``ValueError``
+or ``TypeError`` for a bad ordinal or option, and anything else for a device that cannot start.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tack.dtypes import DType, f64
+
+if TYPE_CHECKING:
+    from weakref import ReferenceType
+
+    from numpy.typing import NDArray
+
+    from tack.lang.kernel import Kernel
+    from tack.runtime.array import Array
+    from tack.runtime.device import Device
+    from tack.runtime.variants import Slot
+
+__all__ = ["Backend", "Buffer", "Number"]
+
+Number = int | float
+
+_FILL_CHUNK = 1 << 20  # bytes
+
+
+class Buffer(ABC):
+    """A contiguous range of a device's memory. Arrays that are views share one.
+
+    Offsets and sizes are in bytes, and callers keep them inside the buffer.
+
+    Attributes:
+        address: device address of the first byte.
+        nbytes: size.
+        owned: whether the memory was allocated here and is freed with the buffer.
+        owner: what keeps memory that is not owned alive, or None.
+    """
+
+    __slots__ = ("address", "nbytes", "owned", "owner")
+
+    def __init__(self, address: int, nbytes: int, *, owned: bool, owner: object = None) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.owned = owned
+        self.owner = owner
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The addresses of the first byte and of the one past the last."""
+        return self.address, self.address + self.nbytes
+
+    @abstractmethod
+    def read(self, offset: int, out: NDArray[Any]) -> None:
+        """Fill the C-contiguous ``out`` from ``offset`` on, after the launches queued so far."""
+
+    @abstractmethod
+    def write(self, offset: int, source: NDArray[Any]) -> None:
+        """Copy the C-contiguous ``source`` to ``offset``, in order with the launches queued so far.
+
+        The caller may change ``source`` as soon as this returns.
+        """
+
+    def copy(self, offset: int, source: Buffer, source_offset: int, nbytes: int) -> None:
+        """Copy from a buffer of the same memory domain, as if through a temporary."""
+        staging = np.empty(nbytes, np.uint8)
+        source.read(source_offset, staging)
+        self.write(offset, staging)
+
+    def fill(self, offset: int, count: int, value: np.generic) -> None:
+        """Write ``value`` ``count`` times from ``offset`` on."""
+        chunk = np.full(min(count, max(1, _FILL_CHUNK // value.itemsize)), value)
+        for start in range(0, count, chunk.size or 1):
+            part = chunk[: count - start]
+            self.write(offset + start * value.itemsize, part)
+
+    def host_view(
+        self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], writable: bool
+    ) -> NDArray[Any] | None:
+        """A NumPy view of the memory, which keeps it alive; None if the host cannot address it."""
+        return None
+
+
+class Backend(ABC):
+    """One device: its memory, its compiler and its launches.
+
+    A subclass sets the attributes that differ from the defaults here, on the class or, where they
+    depend on what the device reports, in ``__init__``.
+
+    Attributes:
+        name: the device type, as a spec writes it.
+        display_name: how a message writes the device.
+        ordinal: which of the type's devices.
+        options: the keyword options it was started with; empty for the process-wide backend.
+        supported_dtypes: element types that its arrays may have.
+        supported_atomic_dtypes: element types that atomics may update.
+        supports_device_reductions: whether `reduce_array` runs on the device.
+        supports_workgroups: whether kernels may use shared memory, barriers and lane ids.
+        specializes_disjoint: whether calls whose written arrays overlap no other have code of their own.
+        wraps_host_memory: whether its kernels can use NumPy's memory where it is.
+        device_memory_spaces: the spaces (`memory_space`) that `wrap_ptr` takes; empty: no check.
+        device_options: the keyword options that ``tack.device`` passes on.
+    """
+
+    name: ClassVar[str]
+    display_name: str
+    supported_dtypes: tuple[DType, ...]
+    supported_atomic_dtypes: tuple[DType, ...] = ()
+    supports_device_reductions: bool = False
+    supports_workgroups: bool = False
+    specializes_disjoint: bool = False
+    wraps_host_memory: bool = False
+    device_memory_spaces: tuple[str, ...] = ()
+    device_options: ClassVar[tuple[str, ...]] = ()
+
+    # The Device that users hold; weak, so that an optioned backend dies with it and its arrays.
+    _device: ReferenceType[Device] | None = None
+
+    def __init__(self, ordinal: int = 0, **options: object) -> None:
+        self.ordinal = ordinal
+        self.options: Mapping[str, object] = options
+        # Compiled variants of each kernel (`tack.runtime.variants`), which go with their kernel.
+        self.cache: WeakKeyDictionary[Kernel, Slot] = WeakKeyDictionary()
+
+    # Derived.
+
+    @property
+    def spec(self) -> str:
+        """The device as ``tack.device`` takes it: ``"cpu"``, ``"cuda:1"``."""
+        return self.name if self.ordinal == 0 else f"{self.name}:{self.ordinal}"
+
+    @property
+    def label(self) -> str:
+        """How a message writes this device."""
+        return self.display_name if self.ordinal == 0 else f"{self.display_name} {self.ordinal}"
+
+    @property
+    def supports_f64(self) -> bool:
+        return f64 in self.supported_dtypes
+
+    @property
+    def memory_domain(self) -> tuple[object, ...]:
+        """Backends with equal domains can run kernels on each other's arrays."""
+        return self.name, self.ordinal
+
+    @classmethod
+    def device_count(cls) -> int:
+        """How many devices of this type the machine has, as far as can be told without starting one."""
+        return 1
+
+    # Required.
+
+    @abstractmethod
+    def allocate_array(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        """New memory for an array, its contents unspecified.
+
+        Raises:
+            MemoryError: with the size asked and the size free; the device stays usable.
+        """
+
+    @abstractmethod
+    def wrap_ptr(self, ptr: Any, dtype: DType, shape: tuple[int, ...], owner: object = None) -> Buffer:
+        """A buffer over foreign memory, which it does not free.
+
+        ``ptr`` is an address (anything ``operator.index`` takes) or what the backend documents beyond
+        that. The buffer keeps ``owner`` alive.
+
+        Raises:
+            TypeError: ``ptr`` is not an address.
+            ValueError: it is null or negative, or the object behind it is smaller than the array.
+        """
+
+    @abstractmethod
+    def execute(self, kernel: Kernel, args: tuple[Any, ...]) -> Any:
+        """Launch ``kernel`` on ``args`` (one per parameter) and return its result, if it has one.
+
+        A backend that queues launches returns once this one is queued in program order.
+        """
+
+    # Optional.
+
+    def fill_array(self, array: Array, value: np.generic) -> bool:
+        """Fill ``array`` on the device with ``value``, which has its dtype; False: not done here."""
+        return False
+
+    def synchronize(self) -> None:
+        """Wait for every launch queued so far; raises the error of one that failed."""
+        return
+
+    def memory_space(self, ptr: int) -> str:
+        """Where the address points: ``"cpu"``, or a space that the backend documents."""
+        return "cpu"
+
+    def reduce_array(self, array: Array, op: str, deterministic: bool) -> Number:
+        """``"sum"``, ``"min"``, ``"max"`` or ``"mean"`` of an array with at least one element.
+
+        The rules are those of ``tack.runtime.reductions``. Called if ``supports_device_reductions``.
+        """
+        raise NotImplementedError(f"{self.label} has no device reductions")
+
+    def inspect(self, ir: Any, mode: str, disjoint: bool) -> str:
+        """The text of a typed kernel as ``"source"``, ``"optimized"`` or ``"asm"``.
+
+        Raises:
+            NotImplementedError: the backend has no text of this kind.
+        """
+        raise NotImplementedError(f"{self.label} cannot show {mode!r}")
+
+    def compile(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        """Compile what ``execute`` would run, unless it is compiled already, and launch nothing.
+
+        Raises:
+            NotImplementedError: the backend compiles at a launch only.
+        """
+        raise NotImplementedError(f"{self.label} does not compile ahead")
+
+    def cache_target(self) -> tuple[tuple[str, str], ...] | None:
+        """Everything that a stored variant depends on besides the kernel and its argument types, by name.
+
+        That is the device, the versions of compiler and driver, and the compiler's options. None:
+        compiled variants are not stored.
+        """
+        return None
+
+    def variant_artifact(self, payload: Any) -> bytes | None:
+        """The compiled code of a variant, for the disk cache."""
+        return None
+
+    def load_variant(self, read: Callable[[], Any], artifact: bytes, args: tuple[Any, ...]) -> Any:
+        """The payload of a variant from what `variant_artifact` gave, or None if it cannot be loaded.
+
+        ``read`` gives the typed kernel.
+        """
+        raise NotImplementedError(f"{self.label} stores no variants")
+
+    def texture_in_hardware(self, shape: tuple[int, int, int]) -> bool:
+        """Whether a 3-D texture of these extents is sampled by the device's texture unit."""
+        return False
+
+    def create_texture_image(self, array: Array, shape: tuple[int, int, int]) -> Any:
+        """The texture unit's copy of ``array``; called if `texture_in_hardware`."""
+        raise NotImplementedError(f"{self.label} has no texture unit")

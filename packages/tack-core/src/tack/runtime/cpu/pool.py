@@ -1,0 +1,264 @@
+"""The threads that run one launch together, and how many there are by default.
+
+A launch is cut into chunks of iterations, which the calling thread and the workers claim until
+none is left. Compiled code runs without the GIL, so the threads run at the same time. Workers are
+daemon threads: they wait in a queue between launches, and the interpreter does not wait for them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import sys
+import threading
+import weakref
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, final
+
+__all__ = ["Pool", "default_threads"]
+
+_MAX_THREADS: Final = 1024
+_LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+@final
+class _Job:
+    """One launch that threads share.
+
+    An exception may arrive in the calling thread after any call that Python makes there, so no
+    call lies between claiming a chunk and noting it, or between noting its start and starting it.
+    """
+
+    __slots__ = ("active", "chunk", "count", "launch", "left", "lock", "mine", "next", "owner", "slots")
+
+    def __init__(self, address: int, slots: int, count: int, chunk: int, owner: object) -> None:
+        self.launch = _LAUNCH(address)
+        self.owner = owner
+        self.slots = slots
+        self.count = count
+        self.chunk = chunk
+        self.lock = threading.Lock()
+        self.next = 0  # the first iteration that nobody has claimed
+        self.mine = [0, 0]  # the caller's chunk, see `work`
+        self.active = 0  # workers that may be in compiled code
+        self.left: SimpleQueue[None] = SimpleQueue()  # gets an item whenever one is no longer
+
+    def work(self, mine: list[int]) -> None:
+        """Claims and runs chunks until none is left.
+
+        ``mine`` is a chunk that was claimed before but not started; it may be empty.
+        """
+        while True:
+            low, high = mine
+            if low == high:
+                with self.lock:
+                    low = self.next
+                    high = low + self.chunk if self.chunk < self.count - low else self.count
+                    mine[0], mine[1] = low, high
+                    self.next = high
+                if low == high:
+                    return
+            mine[0] = high
+            self.launch(self.slots, low, high)
+
+    def help(self) -> None:
+        """What a worker does. One that comes late must not touch the launch, which may be over."""
+        with self.lock:
+            if self.next == self.count:
+                return
+            self.active += 1
+        self.work([0, 0])
+        with self.lock:
+            self.active -= 1
+        self.left.put(None)
+
+    def finish(self) -> None:
+        """What the caller does: takes part, then waits for the workers that are still busy."""
+        self.work(self.mine)
+        while True:
+            with self.lock:
+                if not self.active:
+                    return
+            self.left.get()
+
+
+def _serve(jobs: SimpleQueue[_Job | None]) -> None:
+    """A worker's life."""
+    while (job := jobs.get()) is not None:
+        job.help()
+        del job  # before waiting, so that nothing of a launch outlives it
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+@final
+class Pool:
+    """``num_threads`` threads, the calling one included, that share the work of a launch.
+
+    The workers start at the first launch that needs them, and stop when the pool is dropped. One
+    launch at a time fans out; launches from other threads meanwhile, and nested ones, run in the
+    thread that makes them. After a fork the child's pool starts workers of its own.
+
+    Raises:
+        ValueError: ``num_threads`` is below 1.
+    """
+
+    def __init__(self, num_threads: int) -> None:
+        if num_threads < 1:
+            raise ValueError(f"a pool needs at least 1 thread, not {num_threads}")
+        self.num_threads = num_threads
+        self._reset()
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._workers = 0
+        self._fanned_out = threading.Lock()
+
+    def __del__(self) -> None:
+        for _ in range(getattr(self, "_workers", 0)):
+            self._jobs.put(None)
+
+    def run(self, address: int, slots: int, count: int, chunk: int, owner: object = None) -> None:
+        """Runs the iterations [0, count) of a launch, ``chunk`` at a time, and returns when all are done.
+
+        An exception that arrives meanwhile, such as a `KeyboardInterrupt`, is raised afterwards. (If
+        another one follows within microseconds, workers may be busy for a moment longer.)
+
+        Args:
+            address: of ``void launch(ptr slots, i64 lo, i64 hi)``.
+            slots: the address of the argument slots.
+            count: the number of iterations.
+            chunk: how many a thread claims at once, at least 1.
+            owner: what keeps the code, the slots and the arrays in memory; workers hold on to it.
+        """
+        helpers = min(self.num_threads, -(-count // chunk)) - 1
+        # Workers cannot take the GIL back once the interpreter is shutting down.
+        if helpers < 1 or sys.is_finalizing() or not self._fanned_out.acquire(blocking=False):
+            _LAUNCH(address)(slots, 0, count)
+            return
+        try:
+            self._fan_out(_Job(address, slots, count, chunk, owner), helpers)
+        finally:
+            self._fanned_out.release()
+
+    def _fan_out(self, job: _Job, helpers: int) -> None:
+        interruption: BaseException | None = None
+        try:
+            self._start(helpers)
+            for _ in range(min(helpers, self._workers)):
+                self._jobs.put(job)
+        except BaseException as raised:
+            interruption = raised
+        while True:
+            try:
+                job.finish()
+                break
+            except BaseException as raised:  # workers still use the arguments: do not leave early
+                interruption = raised
+        if interruption is not None:
+            raise interruption
+
+    def _start(self, helpers: int) -> None:
+        """Starts workers up to ``helpers``, or as many as the system lets us have."""
+        while self._workers < helpers:
+            name = f"tack-{self._workers + 1}"
+            worker = threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True)
+            try:
+                worker.start()
+            except RuntimeError:  # no more threads, or the interpreter is exiting
+                return
+            self._workers += 1
+
+
+def _reset_pools() -> None:
+    for pool in list(_pools):
+        pool._reset()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_pools)
+
+
+# --- the number of threads ----------------------------------------------------------------------
+
+
+def default_threads() -> int:
+    """``TACK_CPU_THREADS``, or the number of physical cores that this process may use.
+
+    The process's affinity and the quota of its control groups count.
+
+    Raises:
+        ValueError: ``TACK_CPU_THREADS`` is not an integer between 1 and 1024.
+    """
+    text = os.environ.get("TACK_CPU_THREADS", "")
+    if text.strip():
+        number = int(text) if text.strip().isdecimal() else 0
+        if not 1 <= number <= _MAX_THREADS:
+            raise ValueError(
+                f"environment variable TACK_CPU_THREADS={text!r} is not accepted; "
+                f"use an integer between 1 and {_MAX_THREADS}"
+            )
+        return number
+    root = Path("/")
+    return math.ceil(min(_physical_cores(root), _quota(root), _MAX_THREADS))
+
+
+def _physical_cores(root: Path) -> int:
+    """The cores among the processors that this process may run on; ``root`` is where /sys is."""
+    try:
+        processors = os.sched_getaffinity(0)
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+    cores = set()
+    for number in processors:
+        topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
+        # The processors of one core name the same list of siblings.
+        cores.add(
+            _text(topology / "core_cpus_list") or _text(topology / "thread_siblings_list") or str(number)
+        )
+    return len(cores)
+
+
+def _quota(root: Path) -> float:
+    """How many processors' worth of time the process's control groups grant it."""
+    quota = math.inf
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:  # version 2
+            mounts = [root / "sys/fs/cgroup"]
+        elif "cpu" in controllers.split(","):
+            mounts = [root / "sys/fs/cgroup" / controllers, root / "sys/fs/cgroup/cpu"]
+        else:
+            continue
+        for mount in mounts:
+            # A limit of any group above counts too. Inside a container the path may not be visible.
+            group = mount / path.lstrip("/")
+            for directory in (group, *group.parents):
+                quota = min(quota, _group_quota(directory))
+                if directory == mount:
+                    break
+    return quota
+
+
+def _group_quota(directory: Path) -> float:
+    """The quota of one control group, infinite if it sets none."""
+    text = _text(directory / "cpu.max") or " ".join(
+        (_text(directory / "cpu.cfs_quota_us"), _text(directory / "cpu.cfs_period_us"))
+    )
+    try:
+        limit, period = (int(word) for word in text.split())
+    except ValueError:  # "max", or nothing there
+        return math.inf
+    return limit / period if limit > 0 and period > 0 else math.inf
+
+
+def _text(path: Path) -> str:
+    """The contents of a small system file, or nothing if it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return ""

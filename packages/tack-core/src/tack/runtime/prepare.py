@@ -1,0 +1,80 @@
+"""From a template to the typed kernel of one variant: the passes, and what backends refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tack.dtypes import i64
+from tack.errors import UnsupportedSyntaxError, diagnostic
+from tack.ir import nodes as ir
+from tack.ir.passes.infer_types import bind_params, infer_types
+from tack.ir.passes.localize import localize
+from tack.ir.passes.participation import participation
+from tack.ir.passes.resolve_dims import resolve_dims
+from tack.ir.pipeline import Pass, run_pipeline
+from tack.ir.traversal import replace, walk_statements
+from tack.ir.workgroups import requires_full_workgroups
+from tack.runtime import debug, settings
+from tack.runtime.bounds import check_bound_types
+from tack.runtime.facts import stored_params
+
+if TYPE_CHECKING:
+    from tack.lang.kernel import Kernel
+    from tack.runtime.backend import Backend
+    from tack.runtime.variants import ParamType
+
+__all__ = ["prepare"]
+
+
+def prepare(
+    kernel: Kernel,
+    template: ir.Kernel,
+    backend: Backend,
+    types: Sequence[ParamType],
+    args: Sequence[Any],
+    checked: bool = False,
+) -> ir.Kernel:
+    """The typed kernel for these arguments; ``checked`` in debug mode.
+
+    Raises:
+        TypeError, UnsupportedSyntaxError, ValueError: the kernel does not fit the arguments.
+    """
+    bound = {}
+    shapes = {}
+    for param, ty, arg in zip(template.params, types, args, strict=True):
+        bound[param.name] = ir.Array(ty.dtype, len(arg.shape), param.width) if ty.is_array else ty.dtype
+        if ty.is_array:
+            shapes[param.name] = tuple(arg.shape)
+    check_bound_types(template, bound)
+    checks = None
+    if checked:
+        checks = debug.extent_offsets(args, [p.name for p in template.params])
+        names = debug.hidden_names([name for _, name in stored_params(template)])
+        hidden = tuple(ir.Parameter(name, ir.Array(i64, 1)) for name in names)
+        template = replace(template, params=(*template.params, *hidden))
+        bound |= {name: ir.Array(i64, 1) for name in names}
+    passes = [
+        Pass("bind_params", lambda k: bind_params(k, bound)),
+        Pass("resolve_dims", lambda k: resolve_dims(k, shapes)),
+        Pass("infer_types", lambda k: infer_types(k, shapes, checks)),
+        Pass("localize", localize),
+    ]
+    try:
+        typed = run_pipeline(template, passes, verify=settings.verify())
+    except RecursionError:
+        message = "an expression nests too deeply"
+        hint = "split it into several statements"
+        raise diagnostic(UnsupportedSyntaxError, message, template.loc, hint=hint) from None
+    if requires_full_workgroups(typed):
+        participation(typed)
+    for node in walk_statements(typed.loop):
+        if isinstance(node, ir.Atomic):
+            dtype = next(
+                p.type.dtype for p in typed.params if p.name == node.array and isinstance(p.type, ir.Array)
+            )
+            if dtype not in backend.supported_atomic_dtypes:
+                known = ", ".join(d.name for d in backend.supported_atomic_dtypes)
+                message = f"{backend.label} has no atomics on {dtype}; it has them on {known}"
+                raise diagnostic(TypeError, message, node.loc)
+    return typed

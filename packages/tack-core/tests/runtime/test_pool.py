@@ -1,0 +1,379 @@
+"""The CPU's thread pool, with compiled kernels, and the default number of threads."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from codegen.harness import PRINT, Compiled
+
+from tack.runtime.cpu import pool as pools
+from tack.runtime.cpu.pool import Pool, default_threads
+
+COUNT = """kernel count(o: i64[]) {
+  local i: i64
+  parallel i in (0:i64, dim(o, 0), 1:i64) {
+    o[%i] = add(o[%i], 1:i64)
+  }
+}"""
+# Each iteration takes some microseconds.
+SLOW = """kernel slow(o: f64[]) {
+  local i: i64
+  local j: i64
+  parallel i in (0:i64, dim(o, 0), 1:i64) {
+    for %j in (0:i64, 2000:i64, 1:i64) {
+      o[%i] = add(o[%i], 1.0:f64)
+    }
+  }
+}"""
+NOISY = """kernel noisy(o: i64[]) {
+  local i: i64
+  parallel i in (0:i64, dim(o, 0), 1:i64) {
+    o[%i] = add(o[%i], 1:i64)
+    print %i
+  }
+}"""
+
+
+class Job:
+    """A kernel with one array argument, ready for `Pool.run`."""
+
+    def __init__(self, text: str, size: int, dtype: Any = np.int64, callback: Any = None) -> None:
+        self.compiled = Compiled(text)
+        self.array = np.zeros(size, dtype)
+        self.slots = self.compiled.slots({"o": self.array}, [(0, 1, size)], callback)
+        self.address = self.compiled.code.address("launch")
+
+    def run(self, pool: Pool, chunk: int) -> None:
+        pool.run(self.address, ctypes.addressof(self.slots), len(self.array), chunk, self)
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("size", [1, 2, 7, 1000, 100_003])
+def test_every_iteration_runs_once(num_threads: int, size: int) -> None:
+    pool = Pool(num_threads)
+    job = Job(COUNT, size)
+    turns = 0
+    for chunk in (1, 3, size // 2, size, 2 * size):
+        if chunk and size // chunk < 2000:
+            job.run(pool, chunk)
+            turns += 1
+    assert job.array.tolist() == [turns] * size
+
+
+def test_threads_share_the_work() -> None:
+    seen = set()
+    both = threading.Barrier(2, timeout=30)
+
+    def on_print(site: int, values: Any) -> None:
+        # The launch goes on only when two threads are in it at the same time.
+        seen.add(threading.get_ident())
+        both.wait()
+
+    callback = PRINT(on_print)
+    Job(NOISY, 2, callback=callback).run(Pool(2), 1)
+    assert len(seen) == 2
+    assert threading.get_ident() in seen
+
+
+def test_launches_from_many_threads_at_once() -> None:
+    pool = Pool(3)
+    jobs = [Job(COUNT, 5000 + k) for k in range(8)]
+
+    def work(job: Job) -> None:
+        for _ in range(200):
+            job.run(pool, 700)
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for job in jobs:
+        assert (job.array == 200).all()
+
+
+def test_a_launch_within_a_launch() -> None:
+    pool = Pool(2)
+    inner = Job(COUNT, 100)
+    with_lock = threading.Lock()
+
+    def on_print(site: int, values: Any) -> None:
+        with with_lock:  # the inner kernel's updates are not atomic
+            inner.run(pool, 10)
+
+    callback = PRINT(on_print)
+    outer = Job(NOISY, 40, callback=callback)
+    outer.run(pool, 5)
+    assert (outer.array == 1).all()
+    assert (inner.array == 40).all()
+
+
+def test_workers_stop_when_the_pool_is_dropped() -> None:
+    before = set(threading.enumerate())
+    pool = Pool(4)
+    assert set(threading.enumerate()) <= before  # they start when needed
+    Job(COUNT, 1000).run(pool, 10)
+    workers = set(threading.enumerate()) - before
+    assert len(workers) == 3
+    del pool
+    for worker in workers:
+        worker.join(timeout=30)
+        assert not worker.is_alive()
+
+
+def test_a_system_that_gives_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    job = Job(COUNT, 1000)
+    job.run(Pool(4), 10)
+    assert (job.array == 1).all()
+
+
+def test_bad_sizes() -> None:
+    with pytest.raises(ValueError, match="at least 1 thread, not 0"):
+        Pool(0)
+
+
+# --- interruptions, forks, exits ----------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_an_interrupt_waits_for_the_launch() -> None:
+    pool = Pool(2)
+    job = Job(SLOW, 40_000, np.float64)
+    interrupted = 0
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for turn in range(20):
+            job.array[:] = 0
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.002 * (1 + turn % 10))
+                try:
+                    job.run(pool, 400)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                # It came before the launch, or else everything has run; and nobody is still writing.
+                state = job.array.copy()
+                assert (state == state[0]).all()
+                assert state[0] in (0, 2000)
+                interrupted += state[0] == 2000
+                time.sleep(0.01)
+                assert (job.array == state).all()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted > 5
+    job.array[:] = 0
+    job.run(pool, 1000)
+    assert (job.array == 2000).all()
+
+
+PROGRAM = """
+import ctypes, os, sys, threading
+import numpy as np
+sys.path.insert(0, {tests!r})
+from codegen.harness import Compiled
+from runtime.test_pool import COUNT, SLOW, Job
+from tack.runtime.cpu.pool import Pool
+
+pool = Pool(3)
+job = Job(COUNT, 30_000)
+job.run(pool, 1000)
+
+def in_child(work):
+    "The exit status of a forked child that does ``work``."
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+"""
+
+
+def program(text: str) -> str:
+    return PROGRAM.format(tests=str(Path(__file__).parents[1])) + text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_children_have_workers_of_their_own(run_python: Any) -> None:
+    text = """
+def work(turns=20):
+    for _ in range(turns):
+        job.run(pool, 1000)
+    assert (job.array == 1 + turns).all()
+    assert threading.active_count() == 3, threading.enumerate()
+
+assert in_child(work) == 0
+
+# Fork from one thread while another is in a launch, whatever locks it holds.
+busy = Job(COUNT, 30_000)
+stop = threading.Event()
+def keep_busy():
+    while not stop.is_set():
+        busy.run(pool, 500)
+thread = threading.Thread(target=keep_busy)
+thread.start()
+def fresh():
+    other = Job(COUNT, 10_000)
+    for _ in range(5):
+        other.run(pool, 100)
+    assert (other.array == 5).all()
+for _ in range(20):
+    assert in_child(fresh) == 0
+stop.set()
+thread.join()
+work()
+print("done")
+"""
+    done = run_python("-c", program(text))
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_exit_with_idle_workers_and_launches_at_exit(run_python: Any) -> None:
+    text = """
+import atexit
+
+class Late:
+    def __del__(self, run=job.run, pool=pool):
+        run(pool, 1000)
+        os.write(1, b"deleted ")
+
+def at_exit():
+    job.run(pool, 1000)
+    Job(COUNT, 5000).run(Pool(4), 100)
+    os.write(1, b"exiting ")
+
+atexit.register(at_exit)
+late = Late()
+late.itself = late
+os.write(1, b"last ")
+"""
+    done = run_python("-c", program(text))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.startswith("last exiting ")
+
+
+def test_exit_while_another_thread_is_in_a_launch(run_python: Any) -> None:
+    text = """
+busy = Job(SLOW, 1_000_000, np.float64)
+threading.Thread(target=busy.run, args=(pool, 1000), daemon=True).start()
+while not busy.array[:1000].any():
+    pass
+print("leaving")
+"""
+    done = run_python("-c", program(text))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "leaving\n", "")
+
+
+# --- the number of threads ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "1025", "99999999999999999999"])
+def test_bad_variables_name_what_is_accepted(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACK_CPU_THREADS", text)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"TACK_CPU_THREADS='{text}'.* integer between 1 and 1024"):
+            default_threads()
+
+
+def test_the_variable_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACK_CPU_THREADS", " 7 ")
+    assert default_threads() == 7
+    for unset in ("", " "):
+        monkeypatch.setenv("TACK_CPU_THREADS", unset)
+        assert default_threads() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs processor affinity")
+def test_affinity_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACK_CPU_THREADS", raising=False)
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert default_threads() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def system(root: Path, files: dict[str, str]) -> Path:
+    """A folder with these files, laid out as the system's are."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_cores_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 6}, raising=False)
+    topology = "sys/devices/system/cpu/cpu{}/topology/{}"
+    pairs = {0: "0,4", 1: "1,5", 2: "2,6", 3: "3,7", 6: "2,6"}
+    for name in ("core_cpus_list", "thread_siblings_list"):
+        files = {topology.format(cpu, name): siblings + "\n" for cpu, siblings in pairs.items()}
+        assert pools._physical_cores(system(tmp_path / name, files)) == 4
+    assert pools._physical_cores(tmp_path / "nothing") == 5
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        ({}, math.inf),
+        ({"proc/self/cgroup": "0::/\n"}, math.inf),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, math.inf),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "150000 100000\n"}, 1.5),
+        (
+            {
+                "proc/self/cgroup": "0::/user.slice/job\n",
+                "sys/fs/cgroup/user.slice/job/cpu.max": "400000 100000\n",
+                "sys/fs/cgroup/user.slice/cpu.max": "300000 100000\n",
+            },
+            3.0,
+        ),
+        (
+            {
+                "proc/self/cgroup": "5:memory:/x\n4:cpu,cpuacct:/box\n0::/\n",
+                "sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_period_us": "100000\n",
+            },
+            0.5,
+        ),
+        (  # the path of the host, of which the container sees only its own part
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/docker/0123\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            2.0,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:cpu:/\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            math.inf,
+        ),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "nonsense"}, math.inf),
+    ],
+)
+def test_quotas(files: dict[str, str], quota: float, tmp_path: Path) -> None:
+    assert pools._quota(system(tmp_path, files)) == quota
