@@ -1,0 +1,1 @@
+"""The kernel language and its numbers, as the specification states them, on every target."""

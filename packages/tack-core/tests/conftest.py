@@ -1,0 +1,67 @@
+"""The ``--target`` option: which device the conformance suite runs on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Real devices and emulations that the specification names; a new one is added here and in `_reason`.
+TARGETS = ("cpu", "cuda", "hip", "level_zero", "metal", "cuda-emu", "hip-emu", "opencl-pocl", "msl-emu")
+
+# The suites are packages beside this file, and the differential one uses the conformance oracle.
+sys.path.insert(0, str(Path(__file__).parent))
+
+# Tests measure compilers, not what an earlier run left on disk.
+os.environ.setdefault("TACK_CACHE", "off")
+# Every test checks the intermediate representation around every pass.
+os.environ.setdefault("TACK_VERIFY", "1")
+
+# Hypothesis draws the same examples in every run; --hypothesis-profile=default draws new ones.
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--target",
+        default="cpu",
+        metavar="T",
+        help=f"device that the conformance tests run on, one of: {', '.join(TARGETS)}",
+    )
+
+
+def _reason(target: str) -> str | None:
+    """Why ``target`` cannot run here, or None if it can."""
+    if target.endswith(("-emu", "-pocl")):
+        return f"target {target!r} has no emulation in this version"
+    import tack
+
+    try:
+        tack.device(target)
+    except (RuntimeError, ValueError) as error:
+        return f"target {target!r} does not start: {error}"
+    return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    target = config.getoption("--target")
+    required = set(os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split())
+    if target not in TARGETS:
+        raise pytest.UsageError(f"--target {target}: unknown; choose one of {', '.join(TARGETS)}")
+    if unknown := required - set(TARGETS):
+        raise pytest.UsageError(f"TACK_REQUIRE_TARGETS: unknown {', '.join(sorted(unknown))}")
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest) -> str:
+    """The target under test; skips without its toolchain, fails where that was required."""
+    name: str = request.config.getoption("--target")
+    reason = _reason(name)
+    if reason is not None:
+        if name in os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split():
+            pytest.fail(f"TACK_REQUIRE_TARGETS names it, but {reason}")
+        pytest.skip(reason)
+    return name

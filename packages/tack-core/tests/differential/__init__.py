@@ -1,0 +1,1 @@
+"""Random programs: compiled, compiled and threaded, and in plain Python, with equal results."""
