@@ -1,0 +1,126 @@
+"""The cost of a warm call: a kernel that adds seven arrays of 16 f32 elements into an eighth.
+
+``tack numpy`` passes NumPy arrays where ``tack`` passes Tack arrays; ``numba parallel`` is
+``njit(parallel=True)``.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+from harness import Benchmark, Case, main
+
+N = 16
+CASE = "8 arrays"
+
+
+def check(case: str, result: Any) -> bool:
+    return bool(np.array_equal(np.asarray(result), np.full(N, 0 + 1 + 2 + 3 + 4 + 5 + 6, np.float32)))
+
+
+def data() -> list[np.ndarray]:
+    return [np.full(N, i, np.float32) for i in range(8)]
+
+
+def _tack(arrays: list[Any]) -> dict[str, Case]:
+    import tack as tk
+
+    @tk.kernel
+    def add7(a, b, c, d, e, f, g, out):
+        for i in range(a.shape[0]):
+            out[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i]
+
+    return {CASE: Case(lambda: add7(*arrays), lambda: np.asarray(arrays[7]))}
+
+
+def tack() -> dict[str, Case]:
+    import tack as tk
+
+    return _tack([tk.asarray(a) for a in data()])
+
+
+def tack_numpy() -> dict[str, Case]:
+    return _tack(data())
+
+
+def numba() -> dict[str, Case]:
+    from numba import njit
+
+    @njit
+    def add7(a, b, c, d, e, f, g, out):
+        for i in range(a.shape[0]):
+            out[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i]
+
+    arrays = data()
+    return {CASE: Case(lambda: add7(*arrays), lambda: arrays[7])}
+
+
+def numba_parallel() -> dict[str, Case]:
+    from numba import njit, prange
+
+    @njit(parallel=True)
+    def add7(a, b, c, d, e, f, g, out):
+        for i in prange(a.shape[0]):
+            out[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i]
+
+    arrays = data()
+    return {CASE: Case(lambda: add7(*arrays), lambda: arrays[7])}
+
+
+def taichi() -> dict[str, Case]:
+    import taichi as ti
+
+    ti.init(arch=ti.cpu, log_level=ti.ERROR, offline_cache=False)
+    vector = ti.types.ndarray(dtype=ti.f32, ndim=1)
+
+    @ti.kernel
+    def add7(a: vector, b: vector, c: vector, d: vector, e: vector, f: vector, g: vector, out: vector):
+        for i in range(a.shape[0]):
+            out[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i]
+
+    arrays = [ti.ndarray(ti.f32, (N,)) for _ in range(8)]
+    for array, values in zip(arrays, data(), strict=True):
+        array.from_numpy(values)
+    return {CASE: Case(lambda: add7(*arrays), arrays[7].to_numpy)}
+
+
+def warp() -> dict[str, Case]:
+    import warp as wp
+
+    wp.config.quiet = True
+    wp.init()
+    vector = wp.array(dtype=float)
+
+    @wp.kernel
+    def add7(a: vector, b: vector, c: vector, d: vector, e: vector, f: vector, g: vector, out: vector):
+        i = wp.tid()
+        out[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i]
+
+    arrays = [wp.array(a, dtype=float, device="cpu") for a in data()]
+    inputs, outputs = arrays[:7], arrays[7:]
+    return {
+        CASE: Case(
+            lambda: wp.launch(add7, dim=N, inputs=inputs, outputs=outputs, device="cpu"), outputs[0].numpy
+        )
+    }
+
+
+BENCHMARK = Benchmark(
+    title="Warm call with eight f32 arrays of 16 elements: median time of one call",
+    contestants={
+        "tack": tack,
+        "tack numpy": tack_numpy,
+        "numba": numba,
+        "numba parallel": numba_parallel,
+        "taichi": taichi,
+        "warp": warp,
+    },
+    cases=(CASE,),
+    unit="µs",
+    check=check,
+    rounds=15,
+    burst=400,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(BENCHMARK, __file__, __doc__))
