@@ -72,7 +72,7 @@ def shift_right(name: str, a: int, count: int) -> int:
     return a >> (count % bits(name))  # Python's >> is arithmetic, and logical for non-negative
 
 
-_ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+EXACT: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
@@ -90,7 +90,7 @@ _COMPARISON: dict[str, Callable[[Any, Any], bool]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
-ARITHMETIC = tuple(_ARITHMETIC)
+ARITHMETIC = tuple(EXACT)
 COMPARISONS = tuple(_COMPARISON)
 
 
@@ -108,7 +108,7 @@ def int_operator(op: str, ta: str, tb: str) -> Callable[[int, int], int]:
         return lambda a, b: int_power(a, b, ta)
     result = promote(ta, tb)
     assert result is not None
-    exact, low, mask = _ARITHMETIC[op], limits(result)[0], 2 ** bits(result) - 1
+    exact, low, mask = EXACT[op], limits(result)[0], 2 ** bits(result) - 1
     return lambda a, b: ((exact(a, b) - low) & mask) + low
 
 

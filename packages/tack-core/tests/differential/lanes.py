@@ -13,7 +13,6 @@ variables and results of reductions. Block reductions of floats add small intege
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -23,9 +22,8 @@ from typing import Any
 import numpy as np
 from conformance import oracle
 
-import tack
-
 from .runner import build
+from .sweep import sweep
 
 LANES = 256
 BATCH = 3  # programs in a kernel
@@ -46,18 +44,7 @@ FORMS = {  # heads of the parallel loop, for a linear index i over n iterations;
 
 # --- the model ----------------------------------------------------------------------------------
 
-OPERATIONS: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "&": lambda a, b: a & b,
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-    "//": lambda a, b: a // b if b else 0,
-    "%": lambda a, b: a % b if b else 0,
-    "min": min,
-    "max": max,
-}
+OPERATIONS: dict[str, Callable[[int, int], int]] = {**oracle.EXACT, "min": min, "max": max}
 
 
 def binary(op: str, name: str, a: int, b: int) -> int:
@@ -509,28 +496,14 @@ def report(form: str, programs: list[Program], seed: int, problem: str) -> str:
     return f"{problem}\n{kernel_source(form, programs)}\n--- Python\n{python_source(programs)}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m differential.lanes")
-    parser.add_argument("--count", type=int, default=1000, help="programs to run")
-    parser.add_argument("--seed", type=int, default=0, help="the first batch's seed; each batch adds one")
-    parser.add_argument("--stop", type=int, default=3, help="failures after which to stop")
-    options = parser.parse_args()
-    failures = 0
-    with tack.device("cpu", num_threads=2):
-        for seed in range(options.seed, options.seed + -(-options.count // BATCH)):
-            form, programs = generate(random.Random(seed))
-            try:
-                problem = difference(form, programs, seed)
-            except Exception as error:  # a valid program that is refused is a finding too
-                problem = f"{type(error).__name__}: {error}"
-            if problem is not None:
-                failures += 1
-                print(f"seed {seed}: {report(form, programs, seed, problem)}", flush=True)
-                if failures >= options.stop:
-                    break
-    print(f"programs from seed {options.seed} to {seed}, {BATCH} each: {failures} failures")
-    return 1 if failures else 0
+def trial(seed: int) -> str | None:
+    form, programs = generate(random.Random(seed))
+    try:
+        problem = difference(form, programs, seed)
+    except Exception as error:  # a valid program that is refused is a finding too
+        problem = f"{type(error).__name__}: {error}"
+    return None if problem is None else report(form, programs, seed, problem)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sweep("differential.lanes", BATCH, 1000, trial))

@@ -11,7 +11,6 @@ answer, whether or not a multiply is fused with an add. Zeros are equal whatever
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 from dataclasses import replace
@@ -23,6 +22,7 @@ from conformance import oracle
 import tack
 
 from .runner import build
+from .sweep import sweep
 from .vector_expressions import FLOATS, INTEGERS, SLOTS, Expr, Expressions, Function, Kind, Program, Scope
 from .vector_model import MODEL, convert
 
@@ -366,28 +366,14 @@ def report(kinds: list[Kind], programs: list[Program], problem: str) -> str:
     return f"{problem}\n{kinds}\n{kernel_source(programs)}\n--- Python\n{python_source(programs)}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m differential.vectors")
-    parser.add_argument("--count", type=int, default=10_000, help="programs to run")
-    parser.add_argument("--seed", type=int, default=0, help="the first batch's seed; each batch adds one")
-    parser.add_argument("--stop", type=int, default=3, help="failures after which to stop")
-    options = parser.parse_args()
-    failures = 0
-    with tack.device("cpu", num_threads=2):
-        for seed in range(options.seed, options.seed + -(-options.count // BATCH)):
-            kinds, programs = generate(random.Random(seed))
-            try:
-                problem = difference(kinds, programs)
-            except Exception as error:  # a valid program that is refused is a finding too
-                problem = f"{type(error).__name__}: {error}"
-            if problem is not None:
-                failures += 1
-                print(f"seed {seed}: {report(kinds, programs, problem)}", flush=True)
-                if failures >= options.stop:
-                    break
-    print(f"programs from seed {options.seed} to {seed}, {BATCH} each: {failures} failures")
-    return 1 if failures else 0
+def trial(seed: int) -> str | None:
+    kinds, programs = generate(random.Random(seed))
+    try:
+        problem = difference(kinds, programs)
+    except Exception as error:  # a valid program that is refused is a finding too
+        problem = f"{type(error).__name__}: {error}"
+    return None if problem is None else report(kinds, programs, problem)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sweep("differential.vectors", BATCH, 10_000, trial))

@@ -1,0 +1,35 @@
+"""The command line of a long run by hand: batches of generated programs until the count or a few failures."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import tack
+
+__all__ = ["sweep"]
+
+
+def sweep(name: str, batch: int, count: int, trial: Callable[[int], str | None]) -> int:
+    """Run ``trial``, which returns a report or None, for the seeds that the options name; the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {name}")
+    parser.add_argument("--count", type=int, default=count, help="programs to run")
+    parser.add_argument("--seed", type=int, default=0, help="the first batch's seed; each batch adds one")
+    parser.add_argument("--stop", type=int, default=3, help="failures after which to stop")
+    options = parser.parse_args()
+    started, failures, done = time.monotonic(), 0, 0
+    with tack.device("cpu", num_threads=2):
+        for seed in range(options.seed, options.seed + -(-options.count // batch)):
+            found = trial(seed)
+            done += batch
+            if found is not None:
+                failures += 1
+                print(f"seed {seed}: {found}", flush=True)
+                if failures >= options.stop:
+                    break
+            if seed % 100 == 99:
+                rate = done / (time.monotonic() - started)
+                print(f"{done} programs, {failures} failures, {rate:.0f} a second", flush=True)
+    print(f"{done} programs, {failures} failures, {time.monotonic() - started:.0f} s")
+    return 1 if failures else 0
