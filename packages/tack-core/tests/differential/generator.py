@@ -206,10 +206,9 @@ class Generator:
             name = a.type
         if a.literal and b.literal and a.tack.isdigit() and b.tack.isdigit():
             # Two literals may be folded at their own width: keep to what both readings give.
-            a = self.cast(a, "i32")
+            a = self.cast(a, "u64" if b.type == "u64" else "i32")
             name = oracle.promote(a.type, b.type)
-            if name is None:
-                name = "u64"
+            assert name is not None
         return a, b, name
 
     def convert(self, e: Expr, name: str) -> str:
