@@ -37,6 +37,7 @@ def collect() -> dict[str, Any]:
         "default_device": checked(lambda: str(default_device())),
         "cpu_threads": checked(_threads),
         "native_dispatcher": False,
+        "math_functions": _math(),
         "verify": checked(settings.verify),
         "log_compiles": checked(settings.log_compiles),
         "settings": {name: os.environ.get(name) for name in _SETTINGS},
@@ -52,7 +53,14 @@ def render(facts: dict[str, Any]) -> str:
             sections += [(f"Device {about['spec']}", _device_rows(about))]
     missing = [(about["spec"], about["reason"]) for about in facts["devices"] if not about["available"]]
     sections += [("Devices that do not start", missing)] if missing else []
-    in_use = ("default_device", "cpu_threads", "native_dispatcher", "verify", "log_compiles")
+    in_use = (
+        "default_device",
+        "cpu_threads",
+        "native_dispatcher",
+        "math_functions",
+        "verify",
+        "log_compiles",
+    )
     sections += [("In use", [(name.replace("_", " "), _word(facts[name])) for name in in_use])]
     values = [
         (name, "not set" if value is None else repr(value)) for name, value in facts["settings"].items()
@@ -96,6 +104,16 @@ def _threads() -> int:
     from tack.runtime.cpu.pool import default_threads
 
     return default_threads()
+
+
+def _math() -> str:
+    """Where the CPU's ``sin`` and the like come from."""
+    if importlib.util.find_spec("llvmlite") is None:
+        return "none without llvmlite"
+    from tack.codegen.llvm.jit import vector_bits
+
+    bits = vector_bits()
+    return f"vectorized for {bits}-bit registers" if bits else "the C library's: no fused multiply-add here"
 
 
 def _device(status: DeviceStatus) -> dict[str, Any]:

@@ -25,8 +25,8 @@ __all__ = ["CALLS", "CHEAP", "TESTS"]
 Rule = Callable[["Emitter", DType, Sequence[ir.Value]], ir.Value]
 
 
-def _libm(name: str) -> Rule:
-    return lambda fn, dtype, args: fn.libm(name, dtype, *args)
+def _math(name: str) -> Rule:
+    return lambda fn, dtype, args: fn.math(name, dtype, *args)
 
 
 def _intrinsic(name: str) -> Rule:
@@ -83,7 +83,7 @@ def _bit_count(name: str, *extra: ir.Value) -> Rule:
 
 CALLS: dict[str, Rule] = {
     **{
-        name: _libm(name)
+        name: _math(name)
         for name in (
             *("cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "atan2"),
             *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "erf", "erfc", "hypot", "fmod"),

@@ -30,13 +30,20 @@ _FAST_FLAGS = ("reassoc", "nsz", "arcp", "contract", "afn")
 class Unit:
     """One LLVM module: its declarations and the helper functions that it uses so far."""
 
-    def __init__(self, kernel: Kernel, sites: dict[int, int]) -> None:
+    def __init__(self, kernel: Kernel, sites: dict[int, int], vector_bits: int) -> None:
         self.kernel = kernel
+        self.vector_bits = vector_bits  # of the registers for `vector_math`; 0 where it cannot be used
         self.sites = sites  # id(Print statement) -> site number
         self.module = ir.Module(name=kernel.name)
         self.flags = _FAST_FLAGS if kernel.fastmath else _FLAGS
         self._functions: dict[str, ir.Function] = {}
         self._tables: dict[str, ir.GlobalVariable] = {}
+
+    def finish(self) -> None:
+        if any(name.startswith("tack.math.") for name in self.module.globals):
+            from tack.codegen.llvm import vector_math
+
+            vector_math.keep(self.module)
 
     def declare(self, name: str, result: ir.Type, args: Sequence[ir.Type]) -> ir.Function:
         """The external function ``name``, which reads and writes no memory and returns."""
@@ -189,3 +196,13 @@ class Emitter:
         kind = LLVM_TYPES[dtype]
         symbol = name if dtype.bits == 64 else f"{name}f"
         return self.builder.call(self.unit.declare(symbol, kind, [kind] * len(args)), args)
+
+    def math(self, name: str, dtype: DType, *args: ir.Value) -> ir.Value:
+        """A function of `vector_math`, or the C library's where there is none for this machine."""
+        if self.unit.vector_bits:
+            from tack.codegen.llvm import vector_math
+
+            if vector_math.has(name, dtype):
+                function = vector_math.declare(self.unit.module, name, dtype, self.unit.vector_bits)
+                return self.builder.call(function, args)
+        return self.libm(name, dtype, *args)

@@ -27,6 +27,7 @@ __all__ = [
     "load_object",
     "optimized_ir",
     "options",
+    "vector_bits",
 ]
 
 # docs/design/cpu-code.md has the measurements behind these levels, and behind compiling without
@@ -111,7 +112,24 @@ def _optimized(module: ir.Module) -> Iterator[Any]:
         # Its close() frees nothing: in llvmlite's class the method that would is hidden by another.
         owned.callback(NewPassManager._dispose, passes)
         passes.run(parsed, builder)
+        if any(name.startswith("tack.math.") for name in module.globals):
+            _link_math(parsed, context, builder)
         yield parsed
+
+
+def _link_math(parsed: Any, context: Any, builder: Any) -> None:
+    """Adds the functions of `vector_math` that the optimized module calls, its vector forms inlined."""
+    from tack.codegen.llvm import vector_math
+
+    wanted = vector_math.called(str(parsed))
+    library = binding.parse_assembly(str(vector_math.library(wanted)), context)
+    library.triple, library.data_layout = parsed.triple, _host().layout
+    parsed.link_in(library)
+    passes = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(parsed, builder)
+    NewPassManager._dispose(passes)
 
 
 def compile_object(module: ir.Module) -> bytes:
@@ -160,6 +178,16 @@ def host_cpu() -> str:
     """The processor and the features that code is generated for, as LLVM names them."""
     host = _host()
     return f"{host.cpu} {host.features}"
+
+
+def vector_bits() -> int:
+    """The bits of the vector registers that `vector_math` uses; 0 without fused multiply and add."""
+    features = set(_host().features.split(","))
+    if _host().machine.triple.startswith(("aarch64", "arm64")):
+        return 128
+    if "+fma" not in features:
+        return 0
+    return 512 if "+avx512f" in features else 256
 
 
 def options() -> str:

@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from tack.codegen.llvm.emitter import Emitter, Jump, Unit
 from tack.codegen.llvm.expressions import dtype_of, value
+from tack.codegen.llvm.jit import vector_bits
 from tack.codegen.llvm.operators import convert
 from tack.codegen.llvm.statements import counted_loop, is_constant, local_array_size, statements
 from tack.codegen.llvm.types import ADDRESS, I64, LLVM_TYPES, VOID, index
@@ -50,10 +51,11 @@ def generate(kernel: Kernel, *, disjoint: bool = False) -> ir.Module:
         plan = Plan(kernel)
     _check_stack(kernel, plan)
     sites = [*enumerate(print_sites(kernel)), *enumerate(check_sites(kernel))]
-    unit = Unit(kernel, {id(site): number for number, site in sites})
+    unit = Unit(kernel, {id(site): number for number, site in sites}, vector_bits())
     _launch(unit, _body(unit, disjoint, plan))
     if kernel.result is not None:
         _result(unit)
+    unit.finish()
     return unit.module
 
 

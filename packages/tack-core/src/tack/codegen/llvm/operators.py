@@ -188,10 +188,10 @@ def _needs_floor(fn: Emitter, dtype: DType, remainder: ir.Value, divisor: ir.Val
 
 
 def power(fn: Emitter, node: Binary, left: ir.Value, right: ir.Value) -> ir.Value:
-    """``pow``: the C library's on floats, exact modulo 2^N on integers."""
+    """``pow``: correct to the bounds on floats, exact modulo 2^N on integers."""
     dtype = type_of(node)
     if dtype.is_float:
-        return fn.libm("pow", dtype, left, right)
+        return _float_power(fn, dtype, left, right)
     exponent = node.right.type
     assert exponent is not None
     known = _known(right)
@@ -199,6 +199,16 @@ def power(fn: Emitter, node: Binary, left: ir.Value, right: ir.Value) -> ir.Valu
         return _repeated(fn, dtype, left, known)
     helper = helpers.integer_power(fn.unit, dtype, exponent)
     return fn.builder.call(helper, [left, convert(fn, right, exponent, exponent)])
+
+
+def _float_power(fn: Emitter, dtype: DType, left: ir.Value, right: ir.Value) -> ir.Value:
+    exponent = right.constant if isinstance(right, ir.Constant) else None
+    if exponent in (3.0, 4.0):  # two roundings; where the square overflows or is denormal, so is the power
+        square = fn.builder.fmul(left, left)
+        return fn.builder.fmul(square, left if exponent == 3.0 else square)
+    if exponent in (0.0, 1.0, -1.0, 2.0, 0.5, -0.5):  # LLVM knows what the C library's does
+        return fn.libm("pow", dtype, left, right)
+    return fn.math("pow", dtype, left, right)
 
 
 def _repeated(fn: Emitter, dtype: DType, base: ir.Value, exponent: int) -> ir.Value:
