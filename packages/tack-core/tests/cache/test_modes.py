@@ -326,13 +326,3 @@ def test_processes_killed_at_random_leave_nothing_bad(project: Project) -> None:
     command(project, "prune")
     assert list(project.cache.glob("v*/*.tmp")) == []
     assert list(project.cache.glob("**/*lock*")) == []
-
-
-def test_the_log_names_each_hit(project: Project) -> None:
-    project.run()
-    process = project.start(MAIN.format(before="", after=""), TACK_LOG="compile")
-    _, err = process.communicate(timeout=120)
-    lines = [line for line in err.splitlines() if "read from the disk cache" in line]
-    assert len(lines) == 2
-    assert "'scaled'" in lines[0]
-    assert "'seen'" in lines[1]

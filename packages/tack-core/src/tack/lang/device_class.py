@@ -50,9 +50,10 @@ def is_instance(value: object) -> bool:
 class Token:
     """Stands in a key for a class or a device function, and does not keep it alive."""
 
-    __slots__ = ("__weakref__", "kernels")
+    __slots__ = ("__weakref__", "kernels", "name")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
 
@@ -69,7 +70,7 @@ def token_of(value: Any) -> Token:
     """The token of a class or function, made when first asked for."""
     token = _tokens.get(value)
     if token is None:
-        token = _tokens.setdefault(value, Token())
+        token = _tokens.setdefault(value, Token(value.__qualname__))
         weakref.finalize(value, _retire, token)
     return token
 

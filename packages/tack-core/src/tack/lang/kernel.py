@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tack.ir import nodes as ir
     from tack.lang.device_class import Layout
     from tack.lang.lowered import Lowered
+    from tack.runtime.device import Device
+    from tack.runtime.variant_list import VariantList
 
 __all__ = ["Elements", "Func", "Kernel", "func", "kernel"]
 
@@ -101,6 +103,22 @@ class Kernel:
 
         compile_ahead(self, args, kwargs)
 
+    def variants(self, device: str | Device | None = None) -> VariantList:
+        """What the kernel is compiled for so far, and for each variant why there is one more.
+
+        Args:
+            device: list this device's only; without it, those of every device.
+
+        Returns:
+            A tuple of `VariantInfo`, which is a table when it is printed.
+
+        Raises:
+            TypeError, ValueError, RuntimeError: as ``tack.device`` does.
+        """
+        from tack.runtime.variant_list import list_variants
+
+        return list_variants(self, device)
+
     @property
     def vector_params(self) -> dict[str, VectorType]:
         """The parameters that are annotated with a vector type: they take tuples and 1-D arrays."""
@@ -146,7 +164,7 @@ class Kernel:
 
     def drop_templates(self, is_stale: Callable[[Any], bool]) -> None:
         """Forgets the templates whose device classes' key is stale."""
-        for elements, key in [k for k in self._templates if k[1] is not None and is_stale(k[1])]:
+        for elements, key in [k for k in list(self._templates) if k[1] is not None and is_stale(k[1])]:
             self._templates.pop((elements, key), None)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

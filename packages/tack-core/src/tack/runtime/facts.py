@@ -109,10 +109,11 @@ class TemplateFacts:
 
     __slots__ = (
         *("arrays", "bounds", "lowered", "names", "needs", "params", "pinned", "positions", "primitives"),
-        *("stored", "textures", "written"),
+        *("seconds", "stored", "textures", "written"),
     )
 
     def __init__(self, lowered: Lowered) -> None:
+        self.seconds = 0.0  # that lowering took, until the first variant counts them as its own
         data = lowered.facts or facts_of_template(lowered.ir)
         self.lowered = lowered
         self.params = tuple(TemplateParam(lowered, k, *p) for k, p in enumerate(data["params"]))

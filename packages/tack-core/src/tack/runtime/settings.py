@@ -7,10 +7,13 @@ first use, and again at the next.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["bad_value", "choice", "enable_logging", "flag", "log_compiles", "verify"]
+__all__ = ["LOGGER", "bad_value", "choice", "enable_logging", "flag", "log_compiles", "logs", "verify"]
+
+LOGGER: Final = "tack"
 
 _ON: Final = ("1", "true", "yes", "on")
 _OFF: Final = ("0", "false", "no", "off", "")
@@ -67,11 +70,43 @@ def log_compiles() -> bool:
     return enabled
 
 
+_complained: set[str] = set()
+
+
+def _log_setting() -> str:
+    return os.environ.get("TACK_LOG", "").strip()
+
+
+def silent() -> bool:
+    """``TACK_LOG=off``: whether not even long compiles are to be logged."""
+    return bool(_log_setting()) and not logs()
+
+
+def logs() -> bool:
+    """Whether compiles are logged: ``TACK_LOG=compile``, or a program that asks the logger for INFO.
+
+    It imports no ``logging`` to find that out. ``TACK_LOG=off`` has the last word.
+
+    Raises:
+        ValueError: ``TACK_LOG`` has a bad value. Once: from then on it counts as off, since a program
+            that goes on after that does not depend on the log.
+    """
+    text = _log_setting()
+    if text and text not in _complained:
+        try:
+            return log_compiles()
+        except ValueError:
+            _complained.add(text)
+            raise
+    logging = None if text else sys.modules.get("logging")
+    return logging is not None and bool(logging.getLogger(LOGGER).isEnabledFor(logging.INFO))
+
+
 def enable_logging() -> None:
     """Let the "tack" logger show its messages: on stderr, unless the program set logging up."""
     import logging  # here, since it takes long to import
 
-    logger = logging.getLogger("tack")
+    logger = logging.getLogger(LOGGER)
     if not logger.isEnabledFor(logging.INFO):
         logger.setLevel(logging.INFO)
     if not logger.hasHandlers():

@@ -8,6 +8,7 @@ structure, the extents that the code uses, and whether the written arrays are di
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from tack.dtypes import DType, f32, f64, i64, integer_dtype_of
 from tack.errors import diagnostic
 from tack.lang.device_class import Token, on_retire
 from tack.lang.kernel import Elements
-from tack.runtime import debug
+from tack.runtime import debug, settings
 from tack.runtime.array import Array
 from tack.runtime.disk import variants as stored
 from tack.runtime.expand import Expanded, expand, tokens_in
@@ -68,9 +69,14 @@ class Variant:
         aligned: position, name and alignment of each array parameter that it updates atomically.
         bounds: gives the launch range for a call's arguments.
         requires_full_workgroups: whether the iterations of every launch must be a multiple of 256.
+        from_disk: whether it was read from the disk cache.
+        seconds: what it took to compile or read it, lowering its template included if that was needed.
     """
 
-    __slots__ = ("_ir", "_read", "aligned", "bounds", "key", "payload", "requires_full_workgroups", "written")
+    __slots__ = (
+        *("_ir", "_read", "aligned", "bounds", "from_disk", "key", "payload", "requires_full_workgroups"),
+        *("seconds", "written"),
+    )
 
     def __init__(
         self,
@@ -80,6 +86,7 @@ class Variant:
         facts: VariantFacts,
         kernel: ir.Kernel | None = None,
         read: Callable[[], ir.Kernel] | None = None,
+        from_disk: bool = False,
     ) -> None:
         """With the typed kernel, or with what reads it when it is first asked for."""
         self.key = key
@@ -88,6 +95,8 @@ class Variant:
         self.written, self.aligned, self.requires_full_workgroups = facts
         self._ir = kernel
         self._read = read
+        self.from_disk = from_disk
+        self.seconds = 0.0
 
     @property
     def ir(self) -> ir.Kernel:
@@ -131,6 +140,7 @@ class Slot:
 
 
 _MAX_SIGNATURES = 256
+LONG_COMPILE = 2.0  # seconds, from which on a compile is logged in any case
 
 
 # --- arguments --------------------------------------------------------------------------------
@@ -211,7 +221,11 @@ def param_types(
                     f"'{param.name}' is annotated {param.pinned}, a number, and the call passes an array"
                 )
                 raise diagnostic(TypeError, message, param.loc)
-            types.append(ParamType(dtype, True))
+            if facts.textures[param.position]:  # it is the storage, whose axes are in NumPy's order
+                depth, height, width = arg.shape
+                types.append(ParamType(dtype, True, True, (width, height, depth)))
+            else:
+                types.append(ParamType(dtype, True))
         elif param.pinned is not None:
             types.append(ParamType(_pinned(param, arg), False))
         elif type(arg) is int:
@@ -296,8 +310,10 @@ def facts_of(slot: Slot, kernel: Kernel, call: Expanded) -> TemplateFacts:
     key = (call.elements, call.key)
     facts = slot.facts.get(key)
     if facts is None:
-        lowered = kernel.lowered(call.elements, call.key, call.layouts)
-        facts = slot.facts[key] = TemplateFacts(lowered)
+        start = perf_counter()
+        facts = TemplateFacts(kernel.lowered(call.elements, call.key, call.layouts))
+        facts.seconds = perf_counter() - start
+        slot.facts[key] = facts
     return facts
 
 
@@ -313,8 +329,10 @@ def _drop(token: Token) -> None:
         for backend in backends():
             slot = backend.cache.get(kernel)
             if slot is not None:
-                slot.facts = {k: v for k, v in slot.facts.items() if k[1] is None or not stale(k[1])}
-                slot.variants = {k: v for k, v in slot.variants.items() if not stale(k.template or ())}
+                # Lists, since other threads may add to these meanwhile.
+                slot.facts = {k: v for k, v in list(slot.facts.items()) if k[1] is None or not stale(k[1])}
+                variants = list(slot.variants.items())
+                slot.variants = {k: v for k, v in variants if not stale(k.template or ())}
                 slot.signatures.clear()
 
 
@@ -349,7 +367,7 @@ def resolve_variant(
         key = key_of(backend, kernel, facts, call, accepted, disjoint)
         variant = slot.variants.get(key)
         if variant is None:
-            variant = slot.variants[key] = _find_or_build(backend, kernel, facts, key, accepted, build)
+            variant = slot.variants[key] = _made(backend, kernel, facts, key, accepted, build)
         if len(slot.signatures) >= _MAX_SIGNATURES:
             slot.signatures.clear()
         slot.signatures.setdefault(signature, [None, None])[disjoint] = variant
@@ -376,23 +394,50 @@ def key_of(
     return Key(types, call.elements, call.key, shapes, disjoint)
 
 
-def _find_or_build(
+def _made(
     backend: Backend, kernel: Kernel, facts: TemplateFacts, key: Key, args: Sequence[Any], build: Build
 ) -> Variant:
-    """The variant from the disk cache, or built and stored there."""
-    found = stored.load(backend, kernel, facts, key, args)
-    if found is not None:
-        return found
+    """The variant from the disk cache, or built and stored there; logged if it is to be."""
+    logs = settings.logs()  # a bad setting raises before anything is done
+    start = perf_counter()
+    variant = stored.load(backend, facts, key, args)
+    times = {"front end": facts.seconds}
+    if variant is None:
+        variant = _built(backend, kernel, facts, key, args, build, times)
+    variant.seconds = perf_counter() - start + facts.seconds
+    facts.seconds = 0.0
+    if not variant.from_disk:
+        stored.save(backend, facts, variant, args)
+    if logs or (variant.seconds > LONG_COMPILE and not variant.from_disk):
+        from tack.runtime.compile_log import report
+
+        report(backend, kernel, variant, times, logs)
+    return variant
+
+
+def _built(
+    backend: Backend,
+    kernel: Kernel,
+    facts: TemplateFacts,
+    key: Key,
+    args: Sequence[Any],
+    build: Build,
+    times: dict[str, float],
+) -> Variant:
+    """A variant, compiled; ``times`` gets the seconds of each stage."""
     from tack.ir.workgroups import requires_full_workgroups
     from tack.runtime.facts import atomic_params, written_params
     from tack.runtime.prepare import prepare
+    from tack.stages import collect, stage
 
     types = key.params[: len(facts.params)]  # without debug mode's hidden ones
-    typed = prepare(kernel, facts.lowered.ir, backend, types, args, debug.enabled())
-    about = (written_params(typed), atomic_params(typed), requires_full_workgroups(typed))
-    variant = Variant(key, build(typed, key.disjoint), facts.bounds, about, typed)
-    stored.save(backend, facts, variant, args)
-    return variant
+    with collect(times):
+        with stage("front end"):
+            template = facts.lowered.ir
+        with stage("passes"):
+            typed = prepare(kernel, template, backend, types, args, debug.enabled())
+            about = (written_params(typed), atomic_params(typed), requires_full_workgroups(typed))
+        return Variant(key, build(typed, key.disjoint), facts.bounds, about, typed)
 
 
 def _signature(args: Sequence[Any]) -> tuple[Any, ...]:

@@ -93,7 +93,11 @@ def _host() -> _Host:
 @contextlib.contextmanager
 def _optimized(module: ir.Module) -> Iterator[Any]:
     """A parsed and optimized copy of ``module``, in a context of its own so that all of it is freed."""
+    from tack.stages import stage
+
     host = _host()
+    with stage("code generation"):
+        text = str(module)
     with contextlib.ExitStack() as owned:
 
         def own(thing: Any) -> Any:
@@ -101,7 +105,8 @@ def _optimized(module: ir.Module) -> Iterator[Any]:
             return thing
 
         context = own(binding.create_context())
-        parsed = own(binding.parse_assembly(str(module), context))
+        with stage("LLVM optimize"):
+            parsed = own(binding.parse_assembly(text, context))
         # The optimizer's knowledge of the machine and of the C library hangs on these.
         parsed.triple, parsed.data_layout = host.machine.triple, host.layout
         options = own(binding.create_pipeline_tuning_options(speed_level=_PASSES))
@@ -111,9 +116,10 @@ def _optimized(module: ir.Module) -> Iterator[Any]:
         passes = builder.getModulePassManager()
         # Its close() frees nothing: in llvmlite's class the method that would is hidden by another.
         owned.callback(NewPassManager._dispose, passes)
-        passes.run(parsed, builder)
-        if any(name.startswith("tack.math.") for name in module.globals):
-            _link_math(parsed, context, builder)
+        with stage("LLVM optimize"):
+            passes.run(parsed, builder)
+            if any(name.startswith("tack.math.") for name in module.globals):
+                _link_math(parsed, context, builder)
         yield parsed
 
 
@@ -134,7 +140,9 @@ def _link_math(parsed: Any, context: Any, builder: Any) -> None:
 
 def compile_object(module: ir.Module) -> bytes:
     """The object file of ``module``, optimized for this machine."""
-    with _optimized(module) as optimized:
+    from tack.stages import stage
+
+    with _optimized(module) as optimized, stage("emit"):
         data: bytes = _host().machine.emit_object(optimized)
     return data
 

@@ -104,10 +104,14 @@ def build(kernel: ir.Kernel, disjoint: bool) -> Program:
     """Compiles a typed kernel."""
     from tack.codegen.llvm import check_sites, generate
     from tack.codegen.llvm.jit import compile_object
+    from tack.stages import stage
 
     try:
-        artifact = compile_object(generate(kernel, disjoint=disjoint))
-        return Program(describe(kernel), artifact, check_sites(kernel))
+        with stage("code generation"):
+            module = generate(kernel, disjoint=disjoint)
+        artifact = compile_object(module)
+        with stage("link"):
+            return Program(describe(kernel), artifact, check_sites(kernel))
     except RuntimeError as error:
         raise RuntimeError(f"Kernel '{kernel.name}' failed on CPU: {error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ from tack.runtime.disk import templates, variants
 from tack.runtime.disk.entry import Key, key_text, read_entry
 from tack.runtime.disk.records import first_difference
 from tack.runtime.disk.store import Store, files, store, versions
+from tack.runtime.reasons import Description, describe_parts, nearest, sentence
 
 if TYPE_CHECKING:
     from tack.runtime.backend import Backend
     from tack.runtime.expand import Expanded
+    from tack.runtime.facts import TemplateFacts
 
 __all__ = ["Explanation", "explain_call"]
 
@@ -77,27 +80,34 @@ def _explain_variant(
         return Explanation(False, ("backend",), f"{name}: {backend.label} stores no compiled kernels")
     if opened.peek(full_key, variants.SUFFIX) is not None:
         return Explanation(True, (), f"{name}: hit")
-    return _nearest(opened, full_key, variants.SUFFIX, name, ("ir",))
+    return _nearest(opened, full_key, variants.SUFFIX, name, ("ir",), facts)
 
 
-def _nearest(opened: Store, key: Key, suffix: str, name: str, same: tuple[str, ...]) -> Explanation:
-    """The parts in which the key differs from the nearest entry that shares the parts ``same``."""
+def _nearest(
+    opened: Store,
+    key: Key,
+    suffix: str,
+    name: str,
+    same: tuple[str, ...],
+    facts: TemplateFacts | None = None,
+) -> Explanation:
+    """How the key differs from the nearest entry that shares the parts ``same``."""
     wanted = dict(json.loads(key_text(key)))
-    best: list[str] | None = None
-    old: dict[str, Any] = {}
-    for other in _keys(opened, suffix):
-        if all(other.get(part) == wanted[part] for part in same):
-            differing = [part for part, value in wanted.items() if other.get(part) != value]
-            if best is None or len(differing) < len(best):
-                best, old = differing, other
-    if best is None:
+    others = [other for other in _keys(opened, suffix) if all(other.get(p) == wanted[p] for p in same)]
+    found = nearest(describe_parts(wanted, facts), _descriptions(others, facts))
+    if found is None:
         what = "no entry of this kernel" if suffix == templates.SUFFIX else "no compiled form of it"
         return Explanation(False, (), f"{name}: miss; the cache has {what}")
-    first = best[0] if best else "entry"
-    if not best:
+    if not found:
         return Explanation(False, ("entry",), f"{name}: miss; its entry is damaged or cannot be read")
-    message = f"{name}: miss; '{first}' differs from the nearest entry: {_short(old.get(first))} there, "
-    return Explanation(False, tuple(best), f"{message}{_short(wanted[first])} now")
+    names = tuple(dict.fromkeys(difference.element for difference in found))
+    return Explanation(False, names, f"{name}: miss; from the nearest entry differs {sentence(found)}")
+
+
+def _descriptions(keys: list[dict[str, Any]], facts: TemplateFacts | None) -> Iterator[Description]:
+    for key in keys:
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # another Tack's may have other parts
+            yield describe_parts(key, facts)
 
 
 def _keys(opened: Store, suffix: str) -> Iterator[dict[str, Any]]:
@@ -121,8 +131,3 @@ def _key_of(data: bytes) -> Iterator[dict[str, Any]]:
     entry = read_entry(data)
     if entry is not None:
         yield dict(json.loads(entry[0]))
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else text[:57] + "..."

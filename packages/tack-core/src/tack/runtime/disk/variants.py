@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tack.runtime import debug, settings
+from tack.runtime import debug
 from tack.runtime.disk.store import store
 
 if TYPE_CHECKING:
-    from tack.lang.kernel import Kernel
     from tack.runtime.backend import Backend
     from tack.runtime.disk.entry import Key
     from tack.runtime.facts import TemplateFacts
@@ -44,13 +42,10 @@ def variant_key(backend: Backend, facts: TemplateFacts, key: VariantKey, args: S
     ]
 
 
-def load(
-    backend: Backend, kernel: Kernel, facts: TemplateFacts, key: VariantKey, args: Sequence[Any]
-) -> Variant | None:
+def load(backend: Backend, facts: TemplateFacts, key: VariantKey, args: Sequence[Any]) -> Variant | None:
     """The variant with this key, if the disk cache has it."""
     if facts.lowered.identity is None or not store().usable:
         return None
-    start = time.perf_counter()
     full_key = variant_key(backend, facts, key, args)
     entry = None if full_key is None else store().read(full_key, SUFFIX)
     if entry is None:
@@ -76,13 +71,7 @@ def load(
         tuple((k, name, size) for k, name, size in about["aligned"]),
         about["full"],
     )
-    if settings.log_compiles():
-        import logging
-
-        took = 1e3 * (time.perf_counter() - start)
-        message = "kernel '%s': read from the disk cache for %s in %.2f ms"
-        logging.getLogger("tack").info(message, kernel.__name__, backend.label, took)
-    return Variant(key, payload, facts.bounds, found, read=read)
+    return Variant(key, payload, facts.bounds, found, read=read, from_disk=True)
 
 
 def save(backend: Backend, facts: TemplateFacts, variant: Variant, args: Sequence[Any]) -> None:

@@ -1,0 +1,78 @@
+"""The log of compiles: what was compiled or found on disk, why, and how long each stage took.
+
+Imported only when there is something to log, since it brings ``logging`` in.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tack.runtime import settings
+from tack.runtime.disk import config
+from tack.runtime.reasons import describe_key, nearest, sentence
+from tack.runtime.variants import LONG_COMPILE
+
+if TYPE_CHECKING:
+    from tack.lang.kernel import Kernel
+    from tack.runtime.backend import Backend
+    from tack.runtime.reasons import Description
+    from tack.runtime.variants import Key, Variant
+
+__all__ = ["report", "template_read"]
+
+
+def report(
+    backend: Backend, kernel: Kernel, variant: Variant, times: Mapping[str, float], logs: bool
+) -> None:
+    """Logs a variant before it is put into its slot, and warns if compiling it took long."""
+    log = logging.getLogger(settings.LOGGER)
+    if logs:
+        done = "read from the disk cache" if variant.from_disk else "compiled"
+        log.info(
+            "kernel '%s': %s for %s in %s ms (%s)%s",
+            *(kernel.__name__, done, backend.label, _ms(variant.seconds)),
+            *(_cause(backend, kernel, variant), _stages(variant, times)),
+        )
+    if variant.seconds > LONG_COMPILE and not variant.from_disk and (logs or not settings.silent()):
+        log.warning(
+            "kernel '%s' took %.1f s to compile for %s; %s",
+            *(kernel.__name__, variant.seconds, backend.label, _cache()),
+        )
+
+
+def _cause(backend: Backend, kernel: Kernel, variant: Variant) -> str:
+    slot = backend.cache[kernel]
+
+    def describe(key: Key) -> Description:
+        return describe_key(kernel, slot.facts[key.vectors, key.template], key)
+
+    return sentence(nearest(describe(variant.key), map(describe, list(slot.variants))))
+
+
+def _stages(variant: Variant, times: Mapping[str, float]) -> str:
+    """The times of the stages, and of the rest: imports, and LLVM's start in a new process."""
+    if variant.from_disk:
+        return ""
+    rest = variant.seconds - sum(times.values())
+    shown = [f"{name} {_ms(seconds)}" for name, seconds in {**times, "other": rest}.items() if seconds > 1e-5]
+    return ": " + ", ".join(shown)
+
+
+def _cache() -> str:
+    cache = config.current()
+    if cache.mode == "off":
+        return "the kernel cache is off, so every process compiles it again"
+    return f"the kernel cache is {cache.directory} (TACK_CACHE={cache.mode})"
+
+
+def template_read(kernel: Kernel, seconds: float) -> None:
+    """Logs a lowered kernel that was found in the disk cache."""
+    logging.getLogger(settings.LOGGER).info(
+        "kernel '%s': lowered form read from the disk cache in %s ms", kernel.__name__, _ms(seconds)
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f}" if seconds < 0.01 else f"{1e3 * seconds:.1f}"
