@@ -22,7 +22,7 @@ class VariantInfo:
     """One compiled variant of a kernel; its elements have the names of the key's.
 
     Attributes:
-        device: where it runs, as ``tack.device`` takes it.
+        device: where it runs, as ``tack.device`` takes it, with its options.
         params: dtype and category of each parameter, in the order of the kernel's, with the
             attributes of device classes in place of their instances.
         vectors: the parameters whose elements are vectors or matrices, with the elements' shapes.
@@ -94,7 +94,8 @@ def list_variants(kernel: Kernel, device: str | Device | None) -> VariantList:
     for backend in backends() if device is None else [resolve_backend(device)]:
         slot = backend.cache.get(kernel)
         if slot is not None:
-            found += _of_slot(kernel, backend.spec, slot)
+            options = "".join(f", {name}={value!r}" for name, value in backend.options.items())
+            found += _of_slot(kernel, backend.spec + options, slot)
     return VariantList(kernel.__name__, found)
 
 
