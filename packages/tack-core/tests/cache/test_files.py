@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import stat
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,85 @@ def test_damaged_entries_are_compiled_anew(project: Project, name: str) -> None:
     assert_hit(project.run(), expected())
 
 
+def _ranges(data: bytes) -> dict[str, tuple[int, int]]:
+    """The parts of an entry: where each starts and ends."""
+    found = {"magic": (0, 8), "checksum": (8, 40)}
+    at = 40
+    for name in ("key", "facts", "text", "places", "artifact"):
+        if at < len(data):
+            end = at + 8 + int.from_bytes(data[at : at + 8], "little")
+            found |= {f"length of {name}": (at, at + 8), name: (at + 8, end)}
+            at = end
+    assert at == len(data)
+    return found
+
+
+PARTS = ("magic", "checksum", *(p for n in ("key", "facts", "text", "places") for p in (f"length of {n}", n)))
+
+
+def test_every_byte_of_real_entries_counts(project: Project) -> None:
+    project.run()
+    for path in project.entries():
+        data = path.read_bytes()
+        assert set(_ranges(data)) - {"length of artifact", "artifact"} == set(PARTS)
+        step = max(1, len(data) // 2000)
+        for at in {*range(0, len(data), step), *range(200), *range(len(data) - 200, len(data))}:
+            assert read_entry(data[:at]) is None
+            assert read_entry(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]) is None
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["flipped", "cut"])
+def test_damage_to_each_part_of_an_entry(project: Project, cut: bool) -> None:
+    project.run()
+    for part in (*PARTS, "length of artifact", "artifact"):
+        count = 0
+        for path in project.entries():
+            data = path.read_bytes()
+            if part in (ranges := _ranges(data)):
+                start, end = ranges[part]
+                flipped = bytes(b ^ 0xFF for b in data[start:end])
+                middle = (start + end) // 2
+                path.write_bytes(data[:middle] if cut else data[:start] + flipped + data[end:])
+                count += 1
+        report = project.run()  # which also repairs them
+        assert_miss(report, expected(), misses=count)
+        assert report["bad"] == count == (2 if "artifact" in part else 4)
+
+
+def test_a_valid_checksum_over_nonsense_is_compiled_anew(project: Project) -> None:
+    project.run()
+    for path in project.entries():
+        text, facts, sections = read_entry(path.read_bytes()) or ("", {}, [])
+        broken = [b"kernel nonsense", b"{}", b"\x08\x00\x00\x00{"][: len(sections)]
+        path.write_bytes(pack_entry(text, facts, broken if path.suffix == ".variant" else sections))
+    report = project.run()
+    assert (report["results"], report["warnings"]) == (expected(), [])
+    assert (report["hits"], report["misses"]) == (2, 2)
+    assert_hit(project.run(), expected())
+
+
+def test_entries_of_two_levels_swapped_are_not_used(project: Project) -> None:
+    project.run()
+    pairs = list(zip(project.entries(".ir"), project.entries(".variant"), strict=True))
+    for one, other in pairs:
+        first, second = one.read_bytes(), other.read_bytes()
+        one.write_bytes(second)
+        other.write_bytes(first)
+    report = project.run()
+    assert_miss(report, expected(), misses=4)
+    assert report["bad"] == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_an_entry_that_is_a_pipe_does_not_hang(project: Project) -> None:
+    project.run()
+    for path in project.entries():
+        path.unlink()
+        os.mkfifo(path, 0o600)
+    assert_miss(project.run(), expected(), misses=4)
+    assert_hit(project.run(), expected())
+
+
 @pytest.mark.parametrize("suffix", [".ir", ".variant"])
 def test_swapped_entries_are_not_used(project: Project, suffix: str) -> None:
     project.run()
@@ -154,6 +234,20 @@ def test_another_users_directory_is_refused(project: Project) -> None:
     assert len(report["warnings"]) == 1
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_directory_given_to_another_user_is_refused(project: Project, inner: bool) -> None:
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        pytest.skip("only root can give a directory away; this runs in CI")
+    project.run()
+    path = next(project.cache.glob("v*-*")) if inner else project.cache
+    os.chown(path, 12345, -1)
+    report = project.run()
+    assert (report["results"], report["hits"], report["stored"]) == (expected(), 0, 0)
+    ((kind, message),) = report["warnings"]
+    assert kind == "CacheWarning"
+    assert "it belongs to another user" in message
+
+
 def test_a_path_with_spaces_and_unicode(project: Project, tmp_path: Path) -> None:
     project.cache = tmp_path / "Zwischen speicher" / "кэш ñandú" / ("x" * 100) / ("y" * 100)
     assert_miss(project.run(), expected(), misses=4)
@@ -168,6 +262,75 @@ def test_places_that_cannot_be_written(project: Project, tmp_path: Path) -> None
         assert report["results"] == expected()
         assert len(report["warnings"]) == 1
         assert report["warnings"][0][0] == "CacheWarning"
+
+
+@pytest.fixture
+def mount(project: Project) -> Iterator[Callable[[str], None]]:
+    """Mounts a file system in memory, with these options, where the project's cache is."""
+
+    def mount(options: str) -> None:
+        project.cache.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tack-test", str(project.cache)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            reason = done.stderr.strip()
+        except FileNotFoundError:
+            reason = "there is no mount command"
+        if not os.path.ismount(project.cache):
+            pytest.skip(f"a tmpfs cannot be mounted here, which needs root: {reason}; this runs in CI")
+
+    yield mount
+    while os.path.ismount(project.cache):
+        subprocess.run(["umount", str(project.cache)], check=True)
+
+
+@pytest.mark.parametrize("size", ["size=4k", "size=8k", "size=12k", "size=1m,nr_inodes=4"])
+def test_a_really_full_disk(project: Project, mount: Callable[[str], None], size: str) -> None:
+    mount(size)
+    for _ in range(2):
+        report = project.run()
+        assert report["results"] == expected()
+        assert report["failed"] > 0
+        ((kind, message),) = report["warnings"]
+        assert kind == "CacheWarning"
+        assert "No space left on device" in message
+        assert report["hits"] + report["misses"] == 4
+        found = project.entries()
+        assert report["hits"] + report["stored"] == len(found) < 4
+        assert all(read_entry(path.read_bytes()) is not None for path in found)
+        assert not list(project.cache.glob("v*/*.tmp"))
+
+
+def test_a_disk_that_gets_full_and_empty_again(project: Project, mount: Callable[[str], None]) -> None:
+    mount("size=1m")
+    project.run()
+    filler = project.cache / "filler"
+    with pytest.raises(OSError, match="No space"):
+        filler.write_bytes(bytes(1 << 20))
+    assert_hit(project.run(), expected())
+    project.edit("deep", "constant(3)", "constant(4)")
+    report = project.run()
+    assert (report["results"], report["failed"], len(report["warnings"])) == (expected(scale=4), 4, 1)
+    filler.unlink()
+    assert_miss(project.run(), expected(scale=4))
+    assert_hit(project.run(), expected(scale=4))
+
+
+def test_a_directory_on_a_read_only_disk(project: Project, mount: Callable[[str], None]) -> None:
+    mount("size=1m")
+    project.run()
+    subprocess.run(["mount", "-o", "remount,ro", str(project.cache)], check=True)
+    for path in (project.cache, project.entries()[0]):
+        with pytest.raises(OSError, match="Read-only"):
+            os.utime(path)
+    assert_hit(project.run(), expected())
+    project.edit("deep", "constant(3)", "constant(4)")
+    report = project.run()
+    assert (report["results"], report["stored"]) == (expected(scale=4), 0)
+    ((kind, message),) = report["warnings"]
+    assert kind == "CacheWarning"
+    assert "Read-only file system" in message
+    assert project.run(TACK_CACHE="read")["warnings"] == []
 
 
 def test_a_full_disk(project: Project) -> None:
@@ -199,7 +362,8 @@ def test_a_home_that_cannot_be_made(project: Project, tmp_path: Path) -> None:
 
 
 def test_no_home_and_no_entry_in_the_password_file(project: Project) -> None:
-    before = "import os\nos.path.expanduser = lambda path: path"
+    before = "import os, pwd\nos.environ.pop('HOME', None)\n"
+    before += "def nobody(uid):\n    raise KeyError(uid)\npwd.getpwuid = nobody"
     report = project.run(before, TACK_CACHE_DIR="")
     assert report["results"] == expected()
     assert report["stored"] == 0

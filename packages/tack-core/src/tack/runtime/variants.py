@@ -407,7 +407,7 @@ def _made(
     variant.seconds = perf_counter() - start + facts.seconds
     facts.seconds = 0.0
     if not variant.from_disk:
-        stored.save(backend, facts, variant, args)
+        stored.save(backend, facts, variant)
     if logs or (variant.seconds > LONG_COMPILE and not variant.from_disk):
         from tack.runtime.compile_log import report
 

@@ -75,7 +75,7 @@ def _explain_variant(
     accepted = accept(kernel, facts, backend, call.args)
     disjoint = backend.specializes_disjoint and arrays_disjoint(facts.written, accepted)
     key = key_of(backend, kernel, facts, call, accepted, disjoint)
-    full_key = variants.variant_key(backend, facts, key, accepted)
+    full_key = variants.variant_key(backend, facts, key)
     if full_key is None:
         return Explanation(False, ("backend",), f"{name}: {backend.label} stores no compiled kernels")
     if opened.peek(full_key, variants.SUFFIX) is not None:

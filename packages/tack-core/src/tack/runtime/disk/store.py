@@ -25,6 +25,8 @@ SUFFIXES: Final = (".ir", ".variant")
 MARK: Final = ".pruned"
 _HOUR: Final = 3600
 _KEPT: Final = 0.9  # how much of the limit pruning leaves
+# Not to wait: what is no file, such as a pipe, is no entry.
+_READING: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _VERSION: Final = r"v\d+-[0-9a-f]{32}"
 
 
@@ -154,7 +156,7 @@ class Store:
         if not self._made:
             return None
         try:
-            descriptor = os.open(os.path.join(self.path, name), os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            descriptor = os.open(os.path.join(self.path, name), _READING)
         except OSError:
             return None
         try:

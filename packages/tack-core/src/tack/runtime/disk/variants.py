@@ -20,13 +20,12 @@ __all__ = ["SUFFIX", "load", "save", "variant_key"]
 SUFFIX = ".variant"
 
 
-def variant_key(backend: Backend, facts: TemplateFacts, key: VariantKey, args: Sequence[Any]) -> Key | None:
+def variant_key(backend: Backend, facts: TemplateFacts, key: VariantKey) -> Key | None:
     """The named parts of a variant's key; None if its template or its backend's code is not cached."""
     identity = facts.lowered.identity
     target = None if identity is None else backend.cache_target()
     if target is None:
         return None
-    mode = debug.state()
     params = [(p.dtype.name, p.is_array, p.is_texture, p.texture_shape) for p in key.params]
     return [
         ("ir", identity),
@@ -34,9 +33,7 @@ def variant_key(backend: Backend, facts: TemplateFacts, key: VariantKey, args: S
         ("vectors", key.vectors),
         ("shapes", key.shapes),
         ("disjoint", key.disjoint),
-        ("debug", mode),
-        # Where checked code finds the extents of an array depends on the arrays before it.
-        ("ndims", [len(getattr(a, "shape", ())) for a in args] if mode[0] else None),
+        ("debug", debug.state()),
         ("backend", backend.name),
         *target,
     ]
@@ -46,7 +43,7 @@ def load(backend: Backend, facts: TemplateFacts, key: VariantKey, args: Sequence
     """The variant with this key, if the disk cache has it."""
     if facts.lowered.identity is None or not store().usable:
         return None
-    full_key = variant_key(backend, facts, key, args)
+    full_key = variant_key(backend, facts, key)
     entry = None if full_key is None else store().read(full_key, SUFFIX)
     if entry is None:
         return None
@@ -74,11 +71,11 @@ def load(backend: Backend, facts: TemplateFacts, key: VariantKey, args: Sequence
     return Variant(key, payload, facts.bounds, found, read=read, from_disk=True)
 
 
-def save(backend: Backend, facts: TemplateFacts, variant: Variant, args: Sequence[Any]) -> None:
+def save(backend: Backend, facts: TemplateFacts, variant: Variant) -> None:
     """Stores a variant that was built in this process."""
     if facts.lowered.identity is None or not store().writes:
         return
-    key = variant_key(backend, facts, variant.key, args)
+    key = variant_key(backend, facts, variant.key)
     artifact = None if key is None else backend.variant_artifact(variant.payload)
     if key is None or artifact is None:
         return
