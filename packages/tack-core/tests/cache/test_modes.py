@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -254,26 +255,64 @@ def test_explanations_name_what_differs(project: Project) -> None:
     project.run()
     assert explained(project)[:2] == [True, []]
     f32 = "seen, tack.zeros(2), out, Lens(300)"
-    assert explained(project, call=f32)[:2] == [False, ["params"]]
-    assert explained(project, call="seen, out, out, Lens(300)")[:2] == [False, ["disjoint"]]
+    differs, text = explained(project, call=f32)[1:]
+    assert (differs, text.rpartition("differs ")[2]) == (["params"], "dtype of x: i32 -> f32")
+    differs, text = explained(project, call="seen, out, out, Lens(300)")[1:]
+    assert (differs, text.rpartition("differs ")[2]) == (["disjoint"], "arrays disjoint: yes -> no")
     assert explained(project, "tack.set_debug(True)")[1][0] in ("params", "debug")
     patch = "from tack.codegen.llvm import jit\n"
     assert explained(project, patch + "jit.llvm_version = lambda: '0'")[:2] == [False, ["llvm"]]
     assert explained(project, patch + "jit.host_cpu = lambda: '0'")[:2] == [False, ["cpu"]]
     assert explained(project, TACK_CACHE="off")[:2] == [False, ["mode"]]
     edits = [
-        ("kernels", "+ 1000", "+ 2000", "source"),
-        ("shapes", "power = 2", "power = 3", "template"),
-        ("deep", "constant(3)", "constant(4)", "deepest.SCALE"),
-        ("middle", "extra=5", "extra=6", "apply.middle"),
+        ("kernels", "+ 1000", "+ 2000", "source", "source: "),
+        ("shapes", "power = 2", "power = 3", "template", "differs constant lens.power: 2 -> 3"),
+        ("shapes", "v + 20", "v + 30", "template", "differs Base.weigh of lens: "),
+        ("shapes", "shift):", "shift):\n        self.more = 1", "template", "lens.more: none -> number"),
+        ("deep", "constant(3)", "constant(4)", "deepest.SCALE", "'deepest.SCALE' is not what it was"),
+        ("middle", "extra=5", "extra=6", "apply.middle", "'apply.middle' is not what it was"),
     ]
-    for file, old, new, name in edits:
+    for file, old, new, name, words in edits:
         project.edit(file, old, new)
         hit, differs, text = explained(project)
         assert not hit
         assert differs == [name]
         assert text.startswith("kernel 'seen': miss")
+        assert words in text
         project.edit(file, new, old)
+
+
+def test_an_explanation_says_what_the_variants_and_the_log_say(project: Project) -> None:
+    """The call is explained while the disk has the first form only, then made."""
+    calls = {
+        "scaled": ["x, out", "tack.zeros(2), tack.zeros(2)", "x, x", "x, tack.zeros(2, tack.f64)"],
+        "seen": ["x, out, Lens(1)", "x, out, Lens(0.5)", "out, out, Lens(1)"],
+    }
+    after = f"""
+from tack.runtime.disk import store as files
+said = []
+for name, calls in {calls!r}.items():
+    kernel = {{"scaled": scaled, "seen": seen}}[name]
+    for call in calls:
+        files.store().writes = call == calls[0]
+        args = eval(f"({{call}},)")
+        why = str(tack.cache.explain(kernel, *args))
+        kernel(*args)
+        said.append([why, kernel.variants()[-1].reason])
+report["said"] = said
+"""
+    text = MAIN.format(before="", after=after)
+    text = text.replace("scaled(x, out)\n", "").replace("seen(x, out, Lens(300))\n", "")
+    process = project.start(text, TACK_LOG="compile")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    causes = re.findall(r"compiled for CPU in [\d.]+ ms \((.*?)\): ", err)
+    said = json.loads(out.splitlines()[-1])["said"]
+    assert [reason for _, reason in said] == causes
+    for why, reason in said:
+        if reason != "first call":
+            assert why.endswith(f"; from the nearest entry differs {reason}")
+    assert causes.count("first call") == 2
 
 
 def test_an_error_shows_the_place_of_a_cached_kernel(project: Project) -> None:

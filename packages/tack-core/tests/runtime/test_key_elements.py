@@ -36,7 +36,10 @@ def check(make: Make, calls: list[Call]) -> bool:
     """Whether the calls, one after the other on one kernel, do what each does on its own."""
     alone = [outcome(make(), call) for call in calls]
     shared = make()
-    return [outcome(shared, call) for call in calls] == alone
+    same = [outcome(shared, call) for call in calls] == alone
+    if same:  # and each variant says why it is there
+        assert all(variant.differences for variant in shared.variants()[1:])
+    return same
 
 
 # --- the variant's key ------------------------------------------------------------------------

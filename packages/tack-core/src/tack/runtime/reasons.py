@@ -173,11 +173,17 @@ def _instance(path: str, key: Any) -> Description:
 
 
 def _layout(path: str, content: Any) -> Description:
-    """The same from its content in a key on disk, with the members that stand for the class."""
+    """The same from its content in a key on disk, with the members that stand for the class.
+
+    A member that is just a constant is named as that, as in memory.
+    """
     parts = dict(content)
-    found: Description = {("template", f"class of {path}"): parts["bases"]}
-    found |= {("template", f"{name} of {path}"): value for name, value in parts["members"]}
-    found |= {("template", f"constant {path}.{name}"): value for name, value in parts["constants"]}
+    constants = dict(parts["constants"])
+    found: Description = {("template", f"class of {path}"): " < ".join(parts["bases"])}
+    found |= {("template", f"constant {path}.{name}"): value for name, value in constants.items()}
+    for name, value in parts["members"]:
+        if constants.get(name.rpartition(".")[2]) != value:
+            found["template", f"{name} of {path}"] = value
     found |= {("template", f"array {path}.{name}"): value for name, value in parts["arrays"]}
     found |= {("template", f"attribute {path}.{name}"): "number" for name in parts["scalars"]}
     found |= {("template", f"function {path}.{name}"): value for name, value in parts["funcs"]}
