@@ -321,6 +321,11 @@ def squares_value(out, c):
         out[i] = c.value * c.value
 
 
+def scales_value(out, c):
+    for i in range(1):
+        out[i] = c.x * c.value
+
+
 def reads_array(out, c):
     for i in range(1):
         out[i] = c.a[0] + c.a.size
@@ -341,7 +346,16 @@ def reads_scalar(out, c):
         out[i] = c.x
 
 
-READERS = (reads_method, reads_value, squares_value, reads_array, reads_function, reads_nested, reads_scalar)
+READERS = (
+    reads_method,
+    reads_value,
+    squares_value,
+    scales_value,
+    reads_array,
+    reads_function,
+    reads_nested,
+    reads_scalar,
+)
 
 
 def given(*instance: Any, **attributes: Any) -> Call:
@@ -427,12 +441,12 @@ def test_an_element_of_the_templates_key(name: str, monkeypatch: pytest.MonkeyPa
 
 def test_constants_by_value_would_take_one_zero_for_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     zeros = [given(ONE, value=0.0), given(ONE, value=-0.0)]
+    numbers = [given(ONE, value=10**5, x=10**5), given(ONE, value=1e5, x=10**5)]
     assert check(build("reads_value"), zeros)
+    assert check(build("scales_value"), numbers)
     monkeypatch.setattr(device_class, "_bits", lambda value: value)
     assert not check(build("reads_value"), zeros)
-    # The type alone tells an integer from a float of the same value.
-    numbers = [given(ONE, value=10**5), given(ONE, value=1e5)]
-    assert check(build("squares_value"), numbers)
+    # Then the type alone would tell an integer from a float of the same value.
     taken_apart = expand._taken_apart
     drop = constants(1)
 
@@ -441,7 +455,7 @@ def test_constants_by_value_would_take_one_zero_for_the_other(monkeypatch: pytes
         return call._replace(key=drop(call.key))
 
     monkeypatch.setattr(expand, "_taken_apart", mutated)
-    assert not check(build("squares_value"), numbers)
+    assert not check(build("scales_value"), numbers)
 
 
 def test_constants_by_value_would_never_find_a_nan(monkeypatch: pytest.MonkeyPatch) -> None:
