@@ -148,3 +148,16 @@ def test_the_log_of_an_instances_kernel(project: Project) -> None:
     _, err = process.communicate(timeout=120)
     causes = [line[line.index("(") + 1 : line.index(")")] for line in err.splitlines()]
     assert causes == ["first call", "first call", "constant lens.power: 2 -> 3"]
+
+
+def test_variants_say_where_they_come_from(project: Project) -> None:
+    after = "x = tack.zeros(2)\nscaled(x, tack.zeros(2))\n"
+    after += "report['found'] = [[v.from_disk, v.compile_time > 0, v.reason] for v in scaled.variants()]\n"
+    after += "report['table'] = repr(seen.variants())"
+    reasons = ["first call", "dtype of x: i32 -> f32, dtype of out: i32 -> f32"]
+    for stored, made in ((False, " compiled "), (True, " from disk ")):
+        report = project.run(after=after)
+        assert report["found"] == [[stored, True, reason] for reason in reasons]
+        assert made in report["table"]
+        assert "x: i32[], out: i32[], lens.shift: i32, lens: Lens, " in report["table"]
+        assert "lens.offset=7, lens.power=2 " in report["table"]

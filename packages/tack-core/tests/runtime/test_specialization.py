@@ -384,7 +384,7 @@ def test_debug_mode_has_variants_of_its_own(scale: tack.Kernel) -> None:
     finally:
         tack.set_debug(False)
     assert reasons(scale)[1].startswith("debug mode: off -> on")
-    assert reasons(scale)[2] == "debug mode: on -> on, with races"
+    assert reasons(scale)[2] == "debug mode: on -> on with races"
 
 
 # --- hit or miss ------------------------------------------------------------------------------

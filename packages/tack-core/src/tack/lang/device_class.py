@@ -56,6 +56,9 @@ class Token:
         self.name = name
         self.kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
+    def __repr__(self) -> str:
+        return f"<token of {self.name}>"
+
 
 _tokens: weakref.WeakKeyDictionary[Any, Token] = weakref.WeakKeyDictionary()
 _retired: list[Callable[[Token], None]] = []

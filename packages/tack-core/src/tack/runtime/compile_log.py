@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING
 
 from tack.runtime import settings
 from tack.runtime.disk import config
-from tack.runtime.reasons import describe_key, nearest, sentence
-from tack.runtime.variants import LONG_COMPILE
+from tack.runtime.reasons import describe_key, describe_slot, nearest, sentence
+from tack.runtime.variants import LONG_COMPILE, slot_of
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.backend import Backend
-    from tack.runtime.reasons import Description
-    from tack.runtime.variants import Key, Variant
+    from tack.runtime.facts import TemplateFacts
+    from tack.runtime.variants import Variant
 
 __all__ = ["report", "template_read"]
 
 
 def report(
-    backend: Backend, kernel: Kernel, variant: Variant, times: Mapping[str, float], logs: bool
+    backend: Backend,
+    kernel: Kernel,
+    facts: TemplateFacts,
+    variant: Variant,
+    times: Mapping[str, float],
+    logs: bool,
 ) -> None:
     """Logs a variant before it is put into its slot, and warns if compiling it took long."""
     log = logging.getLogger(settings.LOGGER)
@@ -33,7 +38,7 @@ def report(
         log.info(
             "kernel '%s': %s for %s in %s ms (%s)%s",
             *(kernel.__name__, done, backend.label, _ms(variant.seconds)),
-            *(_cause(backend, kernel, variant), _stages(variant, times)),
+            *(_cause(backend, kernel, facts, variant), _stages(variant, times)),
         )
     if variant.seconds > LONG_COMPILE and not variant.from_disk and (logs or not settings.silent()):
         log.warning(
@@ -42,13 +47,9 @@ def report(
         )
 
 
-def _cause(backend: Backend, kernel: Kernel, variant: Variant) -> str:
-    slot = backend.cache[kernel]
-
-    def describe(key: Key) -> Description:
-        return describe_key(kernel, slot.facts[key.vectors, key.template], key)
-
-    return sentence(nearest(describe(variant.key), map(describe, list(slot.variants))))
+def _cause(backend: Backend, kernel: Kernel, facts: TemplateFacts, variant: Variant) -> str:
+    before = [description for _, _, description in describe_slot(kernel, slot_of(backend, kernel))]
+    return sentence(nearest(describe_key(kernel, facts, variant.key), before))
 
 
 def _stages(variant: Variant, times: Mapping[str, float]) -> str:

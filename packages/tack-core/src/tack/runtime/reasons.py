@@ -17,7 +17,7 @@ from tack.lang.device_class import Token
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.facts import TemplateFacts
-    from tack.runtime.variants import Key
+    from tack.runtime.variants import Key, Slot, Variant
 
 __all__ = [
     "FIRST_CALL",
@@ -25,6 +25,7 @@ __all__ = [
     "Difference",
     "describe_key",
     "describe_parts",
+    "describe_slot",
     "nearest",
     "sentence",
     "text",
@@ -94,6 +95,19 @@ def describe_key(kernel: Kernel, facts: TemplateFacts, key: Key) -> Description:
     return found
 
 
+def describe_slot(kernel: Kernel, slot: Slot) -> list[tuple[Key, Variant, Description]]:
+    """The variants of a kernel on a backend, oldest first, with their descriptions.
+
+    Meanwhile a class may be collected, or another thread may compile: what is half there is left out.
+    """
+    facts, variants = slot.facts, list(slot.variants.items())
+    return [
+        (key, variant, describe_key(kernel, facts[key.vectors, key.template], key))
+        for key, variant in variants
+        if (key.vectors, key.template) in facts
+    ]
+
+
 def describe_parts(parts: Mapping[str, Any], facts: TemplateFacts | None = None) -> Description:
     """The facts of a key of the disk cache, or of the elements that both kinds of keys have.
 
@@ -130,7 +144,7 @@ def _params(facts: TemplateFacts, params: Sequence[Sequence[Any]]) -> Descriptio
         if is_texture:
             found["params", f"extents of {name}"] = tuple(extents)
     hidden = len(params) - len(facts.names)  # debug mode's
-    found["params", "debug mode"] = "off" if not hidden else "on" if hidden == 2 else "on, with races"
+    found["params", "debug mode"] = "off" if not hidden else "on" if hidden == 2 else "on with races"
     return found
 
 

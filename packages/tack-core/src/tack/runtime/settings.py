@@ -11,7 +11,17 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["LOGGER", "bad_value", "choice", "enable_logging", "flag", "log_compiles", "logs", "verify"]
+__all__ = [
+    "LOGGER",
+    "bad_value",
+    "choice",
+    "enable_logging",
+    "flag",
+    "log_compiles",
+    "logs",
+    "silent",
+    "verify",
+]
 
 LOGGER: Final = "tack"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tack.lang.device_class import Token
 from tack.runtime.dispatch import backends, resolve_backend
-from tack.runtime.reasons import Description, Difference, describe_key, nearest, sentence, text
+from tack.runtime.reasons import Description, Difference, describe_slot, nearest, sentence, text
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Elements, Kernel
@@ -95,18 +95,17 @@ def list_variants(kernel: Kernel, device: str | Device | None) -> VariantList:
         slot = backend.cache.get(kernel)
         if slot is not None:
             options = "".join(f", {name}={value!r}" for name, value in backend.options.items())
-            found += _of_slot(kernel, backend.spec + options, slot)
+            found += _of_slot(kernel, backend.spec + options, slot, backend.specializes_disjoint)
     return VariantList(kernel.__name__, found)
 
 
-def _of_slot(kernel: Kernel, device: str, slot: Slot) -> list[VariantInfo]:
+def _of_slot(kernel: Kernel, device: str, slot: Slot, overlap: bool) -> list[VariantInfo]:
     found: list[VariantInfo] = []
     before: list[Description] = []
-    for key, variant in list(slot.variants.items()):
-        description = describe_key(kernel, slot.facts[key.vectors, key.template], key)
+    for key, variant, description in describe_slot(kernel, slot):
         changed = nearest(description, before)
         before.append(description)
-        arguments = _arguments(description)
+        arguments = _arguments(description) + (", may overlap" if overlap and not key.disjoint else "")
         found.append(VariantInfo(device, *key, changed, variant.seconds, variant.from_disk, arguments))
     return found
 
@@ -127,8 +126,6 @@ def _arguments(description: Description) -> str:
             words.append(f"{what[9:]}={text(value)}")
         elif isinstance(value, Token) and what.startswith("class of "):
             words.append(f"{what[9:]}: {value.name}")
-        elif what == "arrays disjoint" and not value:
-            words.append("may overlap")
         elif what == "debug mode" and value != "off":
             words.append(f"debug {value}")
     return ", ".join(words)

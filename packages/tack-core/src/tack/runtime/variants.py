@@ -411,7 +411,7 @@ def _made(
     if logs or (variant.seconds > LONG_COMPILE and not variant.from_disk):
         from tack.runtime.compile_log import report
 
-        report(backend, kernel, variant, times, logs)
+        report(backend, kernel, facts, variant, times, logs)
     return variant
 
 
