@@ -9,6 +9,7 @@ import numpy as np
 
 from tack.dtypes import DType, VectorType, as_dtype, f32, i32
 from tack.lang.bindings import UNBOUND, Bindings
+from tack.lang.source import parse
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
@@ -57,9 +58,9 @@ def dtype_of_annotation(value: Any) -> DType | None:
 def resolve_annotation(function: Any, text: str) -> Any:
     """What an annotation kept as text means: a dotted name looked up, or None."""
     try:
-        node = ast.parse(text, mode="eval").body
+        node = parse(text, "eval").body
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node = ast.parse(node.value, mode="eval").body
+            node = parse(node.value, "eval").body
     except SyntaxError:
         return None
     names: list[str] = []

@@ -5,10 +5,41 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
+import threading
 from collections.abc import Iterator
 from types import FunctionType
+from typing import Any
 
-__all__ = ["Loc", "Source"]
+__all__ = ["Loc", "Source", "parse"]
+
+_ATTEMPTS = 100
+
+_parsing = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _parsing
+    _parsing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def parse(text: str, mode: str = "exec") -> Any:
+    """`ast.parse`, from any thread.
+
+    CPython up to 3.13 counts the depth of a tree for all threads together, and raises `SystemError`
+    when two that parse at the same time disturb each other's count. Another attempt counts anew.
+    """
+    with _parsing:
+        for _ in range(_ATTEMPTS):  # threads that are not ours may parse too
+            try:
+                return ast.parse(text, mode=mode)
+            except SystemError:
+                continue
+    return ast.parse(text, mode=mode)
 
 
 class Source:
@@ -70,7 +101,7 @@ class Source:
         for end in self._possible_ends(start, indent):
             text = head + "".join(self.lines[start:end])
             try:
-                module = ast.parse(text)
+                module = parse(text)
             except SyntaxError:
                 continue
             top = module.body[0]

@@ -7,6 +7,7 @@ structure, the extents that the code uses, and whether the written arrays are di
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -128,11 +129,15 @@ class Variant:
 
 
 class Slot:
-    """A backend's variants of one kernel, and its template's facts."""
+    """A backend's variants of one kernel, and its template's facts.
 
-    __slots__ = ("facts", "signatures", "variants")
+    ``lock`` is held while a variant is built, so that of threads that miss at once one compiles.
+    """
+
+    __slots__ = ("facts", "lock", "signatures", "variants")
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()  # a signal handler may call the kernel that it interrupted
         self.facts: dict[tuple[Elements, Any], TemplateFacts] = {}
         self.variants: dict[Key, Variant] = {}
         # Call signatures that were seen, with the variants they resolved to, by disjointness.
@@ -367,7 +372,10 @@ def resolve_variant(
         key = key_of(backend, kernel, facts, call, accepted, disjoint)
         variant = slot.variants.get(key)
         if variant is None:
-            variant = slot.variants[key] = _made(backend, kernel, facts, key, accepted, build)
+            with slot.lock:
+                variant = slot.variants.get(key)
+                if variant is None:
+                    variant = slot.variants[key] = _made(backend, kernel, facts, key, accepted, build)
         if len(slot.signatures) >= _MAX_SIGNATURES:
             slot.signatures.clear()
         slot.signatures.setdefault(signature, [None, None])[disjoint] = variant

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -97,23 +98,25 @@ class Store:
     def _open_bundle(self) -> None:
         """Reads the directory's bundle; a job without one compiles in memory."""
         path = self.path + BUNDLE
-        self.bundle = {}
+        data = None
         try:
-            self.use_bundle(load_bytes(path), path)
+            data = load_bytes(path)
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
             config.warn_once("bundle", f"the bundle {path} is not used: {error_text(error)}")
+        self.use_bundle(data, path)
 
     def use_bundle(self, data: bytes | None, path: str) -> int:
         """Puts a bundle's entries before the files; their number, 0 if there is none or it is damaged."""
-        self.bundle = {}
+        found: dict[str, memoryview] = {}
         if data is not None:
             try:
-                self.bundle = read_bundle(data)
+                found = read_bundle(data)
             except ValueError as error:
                 config.warn_once("bundle", f"the bundle {path} is not used: {error}")
-        return len(self.bundle)
+        self.bundle = found  # last: another thread must not see a bundle that is still empty
+        return len(found)
 
     # --- reading ---
 
@@ -150,7 +153,9 @@ class Store:
 
     def _bytes(self, name: str) -> bytes | None:
         if self.bundle is None and self.settings.mode == "bundle":
-            self._open_bundle()
+            with _lock:
+                if self.bundle is None:
+                    self._open_bundle()
         if self.bundle is not None and name in self.bundle:
             return bytes(self.bundle[name])
         if not self._made:
@@ -322,6 +327,16 @@ def error_text(error: Exception) -> str:
 # --- this process's ---------------------------------------------------------------------------
 
 _store: Store | None = None
+_lock = threading.Lock()  # of threads that need the cache at once, one opens it
+
+
+def _renew_lock() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def store() -> Store:
@@ -332,7 +347,9 @@ def store() -> Store:
     """
     global _store
     if _store is None:
-        _store = Store(config.current())
+        with _lock:
+            if _store is None:
+                _store = Store(config.current())
     return _store
 
 
