@@ -118,7 +118,7 @@ def clear(*, all: bool = False) -> dict[str, int]:
             with contextlib.suppress(OSError):
                 os.rmdir(path)
     if all and directory:
-        for path in _bundles(directory):
+        for path in [*_bundles(directory), *files.leftovers(directory)]:
             _delete(path, done)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(directory, files.MARK))

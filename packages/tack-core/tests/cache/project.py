@@ -182,3 +182,18 @@ def assert_miss(report: dict[str, Any], results: list[int], misses: int | None =
     assert report["warnings"] == []
     assert report["misses"] > 0 if misses is None else report["misses"] == misses
     assert report["stored"] == report["misses"]
+
+
+def command(project: Project, *words: str, **env: str) -> Any:
+    """What ``python -m tack.cache`` prints, as data with ``--json``."""
+    made = subprocess.run(
+        [sys.executable, "-m", "tack.cache", *words],
+        env=project.environment(**env),
+        cwd=project.path,
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert made.returncode == 0, made.stderr
+    assert made.stderr == ""
+    return json.loads(made.stdout) if "--json" in words else made.stdout

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from project import MAIN, Project, assert_hit, assert_miss, expected
-
-from tack.runtime.disk.entry import read_entry
+from project import MAIN, Project, assert_hit, assert_miss, command, expected
 
 MPI = [
     {"OMPI_COMM_WORLD_RANK": "{rank}", "OMPI_COMM_WORLD_SIZE": "{size}"},
@@ -37,20 +29,6 @@ sys.addaudithook(audit)
 
 def ranked(launcher: dict[str, str], rank: int, size: int) -> dict[str, str]:
     return {k: v.format(rank=rank, size=size) for k, v in launcher.items()}
-
-
-def command(project: Project, *words: str, **env: str) -> Any:
-    made = subprocess.run(
-        [sys.executable, "-m", "tack.cache", *words],
-        env=project.environment(**env),
-        cwd=project.path,
-        text=True,
-        capture_output=True,
-        timeout=120,
-    )
-    assert made.returncode == 0, made.stderr
-    assert made.stderr == ""
-    return json.loads(made.stdout) if "--json" in words else made.stdout
 
 
 # --- modes ------------------------------------------------------------------------------------
@@ -336,32 +314,3 @@ except IndexError as error:
     moved, hits = project.script(text.format(gap="\n\n"))
     assert hits == 2
     assert moved == message.replace(":9:9", ":11:9").replace("9 |", "11 |").replace("     |", "      |")
-
-
-# --- many processes ---------------------------------------------------------------------------
-
-
-def test_processes_killed_at_random_leave_nothing_bad(project: Project) -> None:
-    rng = random.Random(3)
-    text = MAIN.format(before="", after="")
-    running = [project.start(text) for _ in range(12)]
-    start = time.monotonic()
-    for k, process in enumerate(running):
-        if k % 2:
-            time.sleep(max(0.0, start + rng.uniform(0.3, 6.0) - time.monotonic()))
-            process.send_signal(signal.SIGKILL)
-    for k, process in enumerate(running):
-        out, err = process.communicate(timeout=120)
-        if k % 2 == 0:
-            assert process.returncode == 0, err
-            report = json.loads(out.splitlines()[-1])
-            assert (report["results"], report["warnings"], report["bad"]) == (expected(), [], 0)
-    for path in project.entries():
-        assert read_entry(path.read_bytes()) is not None
-    assert_hit(project.run(), expected())
-    left = list(project.cache.glob("v*/*.tmp"))
-    for path in left:
-        os.utime(path, (1000, 1000))
-    command(project, "prune")
-    assert list(project.cache.glob("v*/*.tmp")) == []
-    assert list(project.cache.glob("**/*lock*")) == []

@@ -115,7 +115,7 @@ def test_large_launches_from_all_threads() -> None:
 def test_atomic_updates_from_all_threads_meet() -> None:
     @tack.kernel
     def count(total, n):
-        for i in range(n):
+        for _ in range(n):
             tack.atomic_add(total, 0, 1)
 
     total = tack.zeros(1, tack.i64)

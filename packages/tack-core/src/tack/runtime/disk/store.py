@@ -29,6 +29,7 @@ _KEPT: Final = 0.9  # how much of the limit pruning leaves
 # Not to wait: what is no file, such as a pipe, is no entry.
 _READING: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _VERSION: Final = r"v\d+-[0-9a-f]{32}"
+_TEMPORARY: Final = r"[0-9a-f]+-[0-9a-f]{12}\.tmp"  # as `put_file` names them
 
 
 def is_version(name: str) -> bool:
@@ -247,6 +248,15 @@ def files(version: str) -> Iterator[os.DirEntry[str]]:
         return
 
 
+def leftovers(directory: str) -> list[str]:
+    """The paths of the temporary files beside the versions' directories, of bundles being made."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    return [os.path.join(directory, name) for name in sorted(names) if re.fullmatch(_TEMPORARY, name)]
+
+
 def prune(directory: str, max_size: int) -> tuple[int, int]:
     """Deletes the least recently used entries past the limit, until 90 % of it are left.
 
@@ -254,15 +264,20 @@ def prune(directory: str, max_size: int) -> tuple[int, int]:
     deleted, and their bytes. A file that cannot be deleted is passed over.
     """
     found = []
-    now = time.time()
+    temporary = leftovers(directory)
     for version in versions(directory):
         for file in files(version):
+            if file.name.endswith(TEMPORARY):
+                temporary.append(file.path)
+                continue
             with contextlib.suppress(OSError):
                 about = file.stat(follow_symlinks=False)
-                if not file.name.endswith(TEMPORARY):
-                    found.append((about.st_mtime, about.st_size, file.path))
-                elif now - about.st_mtime > _HOUR:
-                    os.unlink(file.path)
+                found.append((about.st_mtime, about.st_size, file.path))
+    old = time.time() - _HOUR
+    for path in temporary:
+        with contextlib.suppress(OSError):
+            if os.stat(path, follow_symlinks=False).st_mtime < old:
+                os.unlink(path)
     total = sum(size for _, size, _ in found)
     if max_size == config.UNLIMITED or total <= max_size:
         return 0, 0
