@@ -45,6 +45,13 @@ class Builtin:
     def __call__(self, *_: Any) -> Any:
         raise RuntimeError(f"tack.{self.name} is a function of the kernel language; use NumPy's on the host")
 
+    def __reduce__(self) -> Any:
+        return _builtin, (self.name,)
+
+
+def _builtin(name: str) -> Builtin:
+    return BUILTINS[name]
+
 
 def _table() -> dict[str, Builtin]:
     table = {}
@@ -83,6 +90,13 @@ class Construct:
 
     def __call__(self, *_: Any) -> Any:
         raise RuntimeError(f"tack.{self.name} has a meaning inside kernels only")
+
+    def __reduce__(self) -> Any:
+        return _construct, (self.name,)
+
+
+def _construct(name: str) -> Construct:
+    return CONSTRUCTS[name]
 
 
 # The operand count of each atomic operation, after the array and the index.

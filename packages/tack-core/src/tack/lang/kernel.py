@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
+from tack.lang.pickling import Portable
 from tack.lang.source import Source
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _plain_function(function: object, kind: str) -> FunctionType:
     return inner
 
 
-class Kernel:
+class Kernel(Portable):
     """A function compiled for each combination of argument types it is called with.
 
     Call it with arrays and numbers. It returns None, or a Python number if the function ends in
@@ -49,11 +50,13 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], *, fastmath: bool = False) -> None:
         plain = _plain_function(function, "kernel")
-        functools.update_wrapper(self, plain)
-        code = plain.__code__
-        self.function = plain
-        self.source = Source(plain, "kernel")
-        self.fastmath = fastmath
+        self._adopt(plain, Source(plain, "kernel"), {"fastmath": fastmath})
+
+    def _adopt(self, function: FunctionType, source: Source, options: dict[str, Any]) -> None:
+        super()._adopt(function, source, options)
+        functools.update_wrapper(self, function)
+        code = function.__code__
+        self.fastmath: bool = options["fastmath"]
         self.params: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         # The number of arguments that need no binding; none does where some go by keyword only.
         self._positional = -1 if code.co_kwonlyargcount else code.co_argcount
@@ -174,11 +177,11 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<tack.kernel {self.__module__}.{self.__qualname__}>"
 
-    def __reduce__(self) -> str:
-        return self.__qualname__
+    def _options(self) -> dict[str, Any]:
+        return {"fastmath": self.fastmath}
 
 
-class Func:
+class Func(Portable):
     """A device function: inlined wherever a kernel or another device function calls it."""
 
     __name__: str
@@ -187,9 +190,11 @@ class Func:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         plain = _plain_function(function, "func")
-        functools.update_wrapper(self, plain)
-        self.function = plain
-        self.source = Source(plain, "func")
+        self._adopt(plain, Source(plain, "func"), {})
+
+    def _adopt(self, function: FunctionType, source: Source, options: dict[str, Any]) -> None:
+        super()._adopt(function, source, options)
+        functools.update_wrapper(self, function)
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError(
@@ -199,9 +204,6 @@ class Func:
 
     def __repr__(self) -> str:
         return f"<tack.func {self.__module__}.{self.__qualname__}>"
-
-    def __reduce__(self) -> str:
-        return self.__qualname__
 
 
 def _launch(kernel: Kernel, args: tuple[Any, ...]) -> Any:

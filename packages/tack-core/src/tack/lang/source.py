@@ -53,7 +53,8 @@ class Source:
 
     __slots__ = ("_tree", "code", "digest", "filename", "first", "kind", "lines", "name")
 
-    def __init__(self, function: FunctionType, kind: str) -> None:
+    def __init__(self, function: FunctionType, kind: str, lines: list[str] | None = None) -> None:
+        """``lines`` are the file's if they are known, as after a journey to another process."""
         code = function.__code__
         self.code = code
         self.kind = kind  # "kernel" or "func"
@@ -63,7 +64,7 @@ class Source:
         )
         self.filename = code.co_filename
         self.first = code.co_firstlineno
-        self.lines = linecache.getlines(code.co_filename, function.__globals__)
+        self.lines = linecache.getlines(code.co_filename, function.__globals__) if lines is None else lines
         self._tree: ast.FunctionDef | None = None
         self.digest: str | None = None  # of the definition's text, once the disk cache asked for it
         if len(self.lines) < self.first:
