@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
+from jobs import mpiexec
 from PIL import Image
 from test_programs import CHECKS as PROGRAMS
 
@@ -26,6 +28,8 @@ SIZES = {
     "nbody.py": ["--bodies", "203"],
     "histogram.py": ["-n", "100003"],
     "life.py": ["--size", "45", "--generations", "40"],
+    "mpi_heat.py": ["--size", "67", "--steps", "40"],  # a job of one process
+    "dask_automata.py": ["--width", "31", "--steps", "16"],
 }
 
 
@@ -69,6 +73,8 @@ def test_agrees_with_numpy(script: str, tmp_path: Path) -> None:
         ("nbody.py", ["--bodies", "64", "--steps", "20", "--size", "64"], "nbody.png", (64, 48)),
         ("histogram.py", ["-n", "1000", "--output", "bars.png"], "bars.png", (960, 360)),
         ("life.py", ["--size", "32", "--generations", "5", "--output", "life.gif"], "life.gif", (132, 128)),
+        ("mpi_heat.py", ["--size", "48", "--steps", "10"], "mpi_heat.png", (48, 48)),
+        ("dask_automata.py", ["--width", "21", "--steps", "10"], "dask_automata.png", (16 * 23, 16 * 12)),
     ],
 )
 def test_writes_a_picture(
@@ -79,6 +85,48 @@ def test_writes_a_picture(
     with Image.open(tmp_path / picture) as image:
         assert image.size == size
         assert len(image.convert("RGB").getcolors(1 << 24)) > 1
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(2, 50), (3, 6), (4, 6), (4, 67)])
+def test_mpi_heat_in_strips(ranks: int, size: int, tmp_path: Path) -> None:
+    """Uneven ones, and those of a single row."""
+    script = EXAMPLES / "mpi_heat.py"
+    options = ["--size", str(size), "--steps", "50"]
+    result = mpiexec(ranks, [sys.executable, script, *options, "--check"], tmp_path, os.environ)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("ok ") == 2
+    assert result.stderr == ""
+    result = mpiexec(ranks, [sys.executable, script, *options], tmp_path, os.environ)
+    assert result.returncode == 0, result.stderr
+    with Image.open(tmp_path / "mpi_heat.png") as image:
+        assert image.size == (size, size)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--size", "2"], "--size"),
+        (["--size", "5"], "4 processes cannot share 3 rows"),
+        (["--steps", "none"], "--steps"),
+        (["--threads", "0"], "--threads"),
+        (["--output", "nowhere/heat.png"], "no folder nowhere"),
+        (["--bogus"], "--bogus"),
+    ],
+)
+def test_mpi_heat_refuses_bad_options_once(options: list[str], word: str, tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "mpi_heat.py", *options]
+    result = mpiexec(4, command, tmp_path, os.environ)
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("mpi_heat.py: error: ")
+    assert word in line
+
+
+def test_mpi_heat_ends_when_the_picture_cannot_be_written(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "mpi_heat.py", "--steps", "5", "--output", "heat.unknown"]
+    result = mpiexec(4, command, tmp_path, os.environ)
+    assert result.returncode == 1
+    assert result.stderr == "cannot write heat.unknown: unknown file extension: .unknown\n"
 
 
 def test_a_failed_check_is_reported() -> None:
