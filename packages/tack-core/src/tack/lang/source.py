@@ -30,11 +30,11 @@ if hasattr(os, "register_at_fork"):  # a thread of the parent may have held it
 def parse(text: str, mode: str = "exec") -> Any:
     """`ast.parse`, from any thread.
 
-    CPython up to 3.13 counts the depth of a tree for all threads together, and raises `SystemError`
-    when two that parse at the same time disturb each other's count. Another attempt counts anew.
+    CPython 3.11 counts the depth of a tree for all threads together. Garbage that is collected while it
+    makes one lets another thread run, and if that one parses too, it raises `SystemError`.
     """
     with _parsing:
-        for _ in range(_ATTEMPTS):  # threads that are not ours may parse too
+        for _ in range(_ATTEMPTS):  # threads that are not ours may parse too; each attempt counts anew
             try:
                 return ast.parse(text, mode=mode)
             except SystemError:
