@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, overload
 
-from tack.lang.pickling import Portable
+from tack.lang.portable import Portable
 from tack.lang.source import Source
 
 if TYPE_CHECKING:

@@ -18,53 +18,25 @@ from collections import OrderedDict
 from types import CellType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from tack.lang.portable import Portable
 from tack.lang.source import Source
 
-__all__ = ["Portable"]
+__all__ = ["reduced"]
 
 _KEPT = 256  # functions that arrived last, so that one that arrives again is not compiled again
 
 
-class Portable:
-    """What a `Kernel` and a `Func` have in common: the Python function, its source, and how they travel."""
-
-    __module__: str
-    __qualname__: str
-    _ticket: str | None = None  # names the function among those that travelled
-
-    def _adopt(self, function: FunctionType, source: Source, options: dict[str, Any]) -> None:
-        """Initializes the object; ``options`` are the decorator's."""
-        self.function = function
-        self.source = source
-
-    def _options(self) -> dict[str, Any]:
-        """The decorator's options, for `_adopt` in another process."""
-        return {}
-
-    def __reduce__(self) -> Any:
-        if self.__module__ != "__main__" and _named(self.__module__, self.__qualname__) is self:
-            return self.__qualname__
-        if self._ticket is None:
-            self._ticket = os.urandom(16).hex()
-            _remember(self)
-        # The state comes apart from the arguments, so that functions may name each other in a circle.
-        code = marshal.dumps(self.function.__code__)
-        arguments = (type(self), self._ticket, self.__module__, self.__qualname__, _version(), code)
-        return _arrived, arguments, _Contents.of(self)
-
-    def __setstate__(self, contents: _Contents) -> None:
-        if "function" not in vars(self):
-            ticket, code = self._ticket, vars(self).pop("_code")
-            function, source = contents.rebuilt(marshal.loads(code), self)
-            self._adopt(function, source, contents.options)
-            self._ticket = ticket
-            _remember(self)
-
-    def __copy__(self) -> Any:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self
+def reduced(value: Portable) -> Any:
+    """What ``__reduce__`` gives for a kernel or a device function."""
+    if value.__module__ != "__main__" and _named(value.__module__, value.__qualname__) is value:
+        return value.__qualname__
+    if value._ticket is None:
+        value._ticket = os.urandom(16).hex()
+        _remember(value)
+    # The state comes apart from the arguments, so that functions may name each other in a circle.
+    code = marshal.dumps(value.function.__code__)
+    arguments = (type(value), value._ticket, value.__module__, value.__qualname__, _version(), code)
+    return _arrived, arguments, _Contents.of(value)
 
 
 class _Module(NamedTuple):
@@ -98,7 +70,14 @@ class _Contents(NamedTuple):
             *(source.kind, lines, value._options()),
         )
 
-    def rebuilt(self, code: Any, value: Portable) -> tuple[FunctionType, Source]:
+    def complete(self, value: Portable) -> None:
+        """Makes what `_arrived` gave a function, unless it was one."""
+        if "function" not in vars(value):
+            code = marshal.loads(vars(value).pop("_code"))
+            value._adopt(*self._rebuilt(code, value), self.options)
+            _remember(value)
+
+    def _rebuilt(self, code: Any, value: Portable) -> tuple[FunctionType, Source]:
         scope = {name: _unpacked(bound) for name, bound in self.names.items()}
         scope["__name__"] = value.__module__
         cells = tuple(CellType(*map(_unpacked, content)) for content in self.cells)
