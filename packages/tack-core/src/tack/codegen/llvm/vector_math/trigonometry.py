@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
 
-# The largest argument that is reduced here: the multiple of pi must be found without an error.
+# The largest argument that is reduced here: the multiple of pi must be found without an error. For tan, its product
+# with the short part of pi must also be exact.
 _LIMIT: Final = {32: 2.0**16, 64: 2.0**25}
+_TAN_LIMIT: Final = {32: 2.0**15, 64: 2.0**25}
 _PI: Final = {32: table.PI_PARTS_F32, 64: table.PI_PARTS_F64}
 _HALF_PI: Final = {32: table.HALF_PI_F32, 64: table.HALF_PI_F64}
 _SIN: Final = {32: table.SIN_F32, 64: table.SIN_F64}
@@ -88,7 +90,7 @@ def tan(v: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     cosine = v.fma(v.mul(z, z), v.polynomial(z, _TAN_COS[v.bits]), v.fma(z, -0.5, 1.0))
     odd = v.odd(whole)
     y = v.div(v.select(odd, cosine, sine), v.select(odd, sine, cosine))
-    return v.with_sign_of(v.flip_sign(y, whole), x), v.less(_LIMIT[v.bits], size)
+    return v.with_sign_of(v.flip_sign(y, whole), x), v.less(_TAN_LIMIT[v.bits], size)
 
 
 def _arcsine(v: Lanes, size: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
