@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 from types import CodeType, FunctionType
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-__all__ = ["Record", "RecordType", "inherited"]
+__all__ = ["Record", "RecordType", "inherited", "replace"]
 
 
 def inherited(*, default: Any, kw_only: bool) -> Any:
@@ -20,12 +20,12 @@ def inherited(*, default: Any, kw_only: bool) -> Any:
 
 
 @functools.cache
-def _init_code(positional: int, keyword: int) -> CodeType:
+def _init_code(count: int) -> CodeType:
     """The code of an ``__init__`` that stores that many fields; `_init` puts the names in."""
-    fields = [f"f{k}" for k in range(positional + keyword)]
-    params = ", ".join([*fields[:positional], *(["*"] if keyword else []), *fields[positional:]])
+    fields = [f"f{k}" for k in range(count)]
+    stores = "; ".join(f"self.{f} = {f}" for f in fields) or "pass"
     scope: dict[str, Any] = {}
-    exec(f"def init(self, {params}): {'; '.join(f'self.{f} = {f}' for f in fields) or 'pass'}", scope)
+    exec(f"def init({', '.join(['self', *fields])}): {stores}", scope)
     code: CodeType = scope["init"].__code__
     return code
 
@@ -33,7 +33,12 @@ def _init_code(positional: int, keyword: int) -> CodeType:
 def _init(own: list[str], base: list[str], defaults: dict[str, Any]) -> FunctionType:
     """An ``__init__`` with the own fields by position and the inherited ones by keyword."""
     fields = (*own, *base)
-    code = _init_code(len(own), len(base)).replace(co_varnames=("self", *fields), co_names=fields)
+    code = _init_code(len(fields)).replace(
+        co_varnames=("self", *fields),
+        co_names=fields,
+        co_argcount=1 + len(own),
+        co_kwonlyargcount=len(base),
+    )
     init = FunctionType(code, {}, "__init__", tuple(defaults[f] for f in own if f in defaults))
     init.__kwdefaults__ = {f: defaults[f] for f in base}
     return init
@@ -60,3 +65,14 @@ class Record(metaclass=RecordType):
 
     _fields: ClassVar[tuple[str, ...]]
     _defaults: ClassVar[dict[str, Any]]
+
+
+R = TypeVar("R", bound=Record)
+
+
+def replace(record: R, **changes: Any) -> R:
+    """A copy of ``record`` with some fields changed."""
+    new = object.__new__(type(record))
+    for field in record._fields:
+        setattr(new, field, changes[field] if field in changes else getattr(record, field))
+    return new

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import NamedTuple
 
 from tack.ir.nodes import Kernel
+from tack.record import Record
 
 __all__ = ["Hook", "Pass", "run_pipeline"]
 
@@ -14,7 +14,7 @@ __all__ = ["Hook", "Pass", "run_pipeline"]
 Hook = Callable[[str, Kernel, Kernel, float], None]
 
 
-class Pass(NamedTuple):
+class Pass(Record):
     """A step from one kernel to another; both are valid, and the first is left as it is.
 
     ``apply`` returns its argument itself if there is nothing to change.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from tack.ir.nodes import Expr, Kernel, Node, Parallel, Stmt
+from tack.record import replace
 
 __all__ = ["Rewriter", "children", "replace", "walk", "walk_statements"]
-
-N = TypeVar("N", bound=Node)
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -50,14 +49,6 @@ def walk_statements(node: Node) -> Iterator[Node]:
                 stack.extend(reversed(value))
             else:
                 stack.append(value)
-
-
-def replace(node: N, **changes: Any) -> N:
-    """A copy of ``node`` with some fields changed."""
-    new = object.__new__(type(node))
-    for field in node._fields:
-        setattr(new, field, changes[field] if field in changes else getattr(node, field))
-    return new
 
 
 class Rewriter:

@@ -7,7 +7,6 @@ literals only, and whether it cannot be negative.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from tack.dtypes import DType, f32, f64, i32, integer_dtype_of, promote, u64
 from tack.errors import diagnostic
@@ -35,12 +34,13 @@ from tack.ir.nodes import (
     Unary,
 )
 from tack.lang.builtins import BUILTINS
+from tack.record import Record
 
-__all__ = ["Ty", "Types", "join"]
+__all__ = ["Ty", "Types", "join", "known"]
 
 
-class Ty(NamedTuple):
-    """What is known of a value before conversions are placed.
+class Ty(Record):
+    """What is known of a value before conversions are placed; `known` makes it.
 
     ``literal``: made of literals only; a float of this kind is weak. ``natural``: an integer that
     cannot be negative, because it is a literal, a loop index or an extent; it may stand beside u64.
@@ -55,14 +55,28 @@ class Ty(NamedTuple):
         return self.literal and self.dtype.is_float
 
 
+_KNOWN: dict[tuple[DType, bool, bool], Ty] = {}
+
+
+def known(dtype: DType, literal: bool = False, natural: bool = False) -> Ty:
+    """The one `Ty` with these attributes, so that equal ones are identical."""
+    key = dtype, literal, natural
+    found = _KNOWN.get(key)
+    if found is None:
+        found = _KNOWN.setdefault(key, Ty(*key))
+    return found
+
+
 def join(a: Ty, b: Ty) -> Ty | None:
     """The type that holds both, or None for a signed integer beside u64."""
+    if a is b:
+        return a
     dtype = promote(a.dtype, b.dtype)
     if dtype is None and (a.natural if a.dtype is not u64 else b.natural):
         dtype = u64
     if dtype is None:
         return None
-    return Ty(dtype, a.literal and b.literal, a.natural and b.natural)
+    return known(dtype, a.literal and b.literal, a.natural and b.natural)
 
 
 _INTEGER_ONLY = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
@@ -76,7 +90,7 @@ _SYMBOLS = {
     "pow": "**",
     **_INTEGER_ONLY,
 }
-_BOOL = Ty(i32)
+_BOOL = known(i32)
 
 
 class Types:
@@ -103,10 +117,10 @@ class Types:
 
     def of_Const(self, node: Const) -> Ty:
         if isinstance(node.value, float):
-            return Ty(node.type or f32, node.type is None)
+            return known(node.type or f32, node.type is None)
         dtype = node.type or integer_dtype_of(node.value)
         assert dtype is not None  # lowering refused it
-        return Ty(dtype, node.type is None, node.value >= 0 and dtype.is_integer)
+        return known(dtype, node.type is None, node.value >= 0 and dtype.is_integer)
 
     def of_Param(self, node: Param) -> Ty:
         dtype = self.params[node.name].type
@@ -114,30 +128,30 @@ class Types:
             hint = f"index it: {node.name}[...]"
             raise diagnostic(TypeError, f"array '{node.name}' is used as a number", node.loc, hint=hint)
         assert dtype is not None
-        return Ty(dtype)
+        return known(dtype)
 
     def of_Local(self, node: Local) -> Ty | None:
         return self.locals.get(node.name)
 
     def of_Load(self, node: Load) -> Ty:
-        return Ty(self.array(node))
+        return known(self.array(node))
 
     def of_Lookup(self, node: Lookup) -> Ty:
         table = self.kernel.tables[node.table]
         if table.dtype is not None:
-            return Ty(table.dtype)
+            return known(table.dtype)
         if isinstance(table.values[0], float):
-            return Ty(f32, literal=True)
+            return known(f32, literal=True)
         dtypes = [integer_dtype_of(int(v)) for v in (min(table.values), max(table.values))]
         low, high = dtypes
         dtype = promote(low, high) if low and high else None
         if dtype is None:
             message = f"no integer type holds all values of table '{node.table}'"
             raise diagnostic(TypeError, message, node.loc)
-        return Ty(dtype, natural=min(table.values) >= 0)
+        return known(dtype, natural=min(table.values) >= 0)
 
     def of_LaneId(self, node: LaneId) -> Ty:
-        return Ty(i32, natural=True)
+        return known(i32, natural=True)
 
     def of_Unary(self, node: Unary) -> Ty | None:
         operand = self.of(node.operand)
@@ -145,7 +159,7 @@ class Types:
             return _BOOL if node.op == "not" else None
         if node.op == "invert" and operand.dtype.is_float:
             raise self.error(node, f"~ needs an integer, not {operand.dtype}")
-        return Ty(operand.dtype, operand.literal)
+        return known(operand.dtype, operand.literal)
 
     def of_Binary(self, node: Binary) -> Ty | None:
         left, right = self.of(node.left), self.of(node.right)
@@ -158,7 +172,7 @@ class Types:
             message = f"{symbol} needs integers, not {left.dtype} and {right.dtype}"
             raise self.error(node, message, "convert with int(...) or a dtype, or use bitcast for the bits")
         if node.op in ("shl", "shr"):
-            return Ty(left.dtype, literal)
+            return known(left.dtype, literal)
         if node.op == "pow" and not floats:
             exponent = node.right
             while isinstance(exponent, Meet):
@@ -166,13 +180,13 @@ class Types:
             if isinstance(exponent, Const) and exponent.value < 0:
                 hint = "make the base a float: float(x) ** -1"
                 raise self.error(node, f"an integer to the power {exponent.value} is not an integer", hint)
-            return Ty(left.dtype, literal)
+            return known(left.dtype, literal)
         both = join(left, right)
         if both is None:
             raise self.mixed(node, left, right, f"'{_SYMBOLS[node.op]}' of")
         if node.op == "div" and not floats:
-            return Ty(f32)
-        return Ty(both.dtype, literal)
+            return known(f32)
+        return known(both.dtype, literal)
 
     def of_Compare(self, node: Compare) -> Ty | None:
         self.joined(node, [node.left, node.right], "a comparison of")
@@ -193,27 +207,27 @@ class Types:
             return _BOOL
         if any(arg is None for arg in args):
             return _BOOL if rule == "bits" else None
-        known = [arg for arg in args if arg is not None]
+        given = [arg for arg in args if arg is not None]
         if rule == "bits":
-            if known[0].dtype.is_float:
-                raise self.error(node, f"{node.function}() needs an integer, not {known[0].dtype}")
+            if given[0].dtype.is_float:
+                raise self.error(node, f"{node.function}() needs an integer, not {given[0].dtype}")
             return _BOOL
         if rule == "where":
             return self.joined(node, list(node.args[1:]), "where() of")
         if rule == "promote":
             result = self.joined(node, list(node.args), f"{node.function}() of")
-            return result and result._replace(natural=False)
-        if rule == "keep" and known[0].dtype.is_integer:
-            return known[0]
-        strong = any(arg.dtype is f64 and not arg.weak for arg in known)
-        return Ty(f64 if strong else f32, all(arg.literal for arg in known))
+            return result and known(result.dtype, result.literal)
+        if rule == "keep" and given[0].dtype.is_integer:
+            return given[0]
+        strong = any(arg.dtype is f64 and not arg.weak for arg in given)
+        return known(f64 if strong else f32, all(arg.literal for arg in given))
 
     def of_Meet(self, node: Meet) -> Ty | None:
         return self.joined(node, [node.value, *node.others], "a vector of")
 
     def of_Cast(self, node: Cast) -> Ty:
         self.of(node.operand)
-        return Ty(node.to)
+        return known(node.to)
 
     def of_Bitcast(self, node: Bitcast) -> Ty:
         operand = self.of(node.operand)
@@ -223,7 +237,7 @@ class Types:
                 f"bitcast from {operand and operand.dtype} ({bits} bits) to {node.to} ({node.to.bits} bits)"
             )
             raise self.error(node, message, "the two types must have the same width")
-        return Ty(node.to)
+        return known(node.to)
 
     def joined(self, node: Expr, parts: list[Expr], what: str) -> Ty | None:
         """The type of several expressions together."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from tack.dtypes import i64
 from tack.ir.nodes import (
@@ -29,11 +29,12 @@ from tack.lang.calls import Calls
 from tack.lang.scope import ArrayName, Components, ParamName, Variable, names_of, shape_of
 from tack.lang.values import Aggregate, Value, describe, parts_of
 from tack.lang.vectors import COMPONENTS
+from tack.record import Record
 
 __all__ = ["Places"]
 
 
-class Slot(NamedTuple):
+class Slot(Record):
     """Room for one scalar: a local, or an element (or its component) of an array."""
 
     name: str
@@ -41,7 +42,7 @@ class Slot(NamedTuple):
     component: Expr | None = None
 
 
-class Place(NamedTuple):
+class Place(Record):
     """Room for a value of a shape. With ``choice``, the slots are those of several alternatives, one
     after the other, of which the index ``choice`` selects one. ``siblings`` are the locals that make
     up a vector or matrix variable together with the slots."""
@@ -55,7 +56,8 @@ class Place(NamedTuple):
         """Component ``k`` of a vector, row ``k`` of a matrix."""
         width = prod(self.shape[1:])
         kept = self.slots[k * width : (k + 1) * width]
-        rest = tuple(s.name for s in self.slots if s.at is None and s not in kept)
+        names = {s.name for s in kept if s.at is None}
+        rest = tuple(s.name for s in self.slots if s.at is None and s.name not in names)
         return Place(self.shape[1:], kept, None, self.siblings + rest)
 
 

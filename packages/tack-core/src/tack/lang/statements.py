@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
 
 from tack.ir.nodes import (
     Assign,
@@ -30,6 +29,7 @@ from tack.lang.places import Place
 from tack.lang.scope import Components, Instance, Loop, Variable, assigned_names, component_targets
 from tack.lang.values import Aggregate, Value
 from tack.lang.workgroups import Workgroups
+from tack.record import Record, replace
 
 __all__ = ["REJECTED", "Iteration", "Statements"]
 
@@ -61,7 +61,7 @@ REJECTED: dict[str, tuple[str, str | None]] = {
 }
 
 
-class Iteration(NamedTuple):
+class Iteration(Record):
     """What a ``for`` runs over: its variables and a range for each dimension.
 
     With ``order``, the one variable is a vector, whose component k is the index of range ``order[k]``.
@@ -213,8 +213,8 @@ class Statements(Workgroups):
 
     def one_use(self, place: Place) -> Place:
         """A place whose indices may be evaluated twice: once to read, once to write."""
-        slots = [s if s.at is None else s._replace(at=tuple(self.once(i) for i in s.at)) for s in place.slots]
-        return place._replace(slots=tuple(slots))
+        slots = [s if s.at is None else replace(s, at=tuple(self.once(i) for i in s.at)) for s in place.slots]
+        return replace(place, slots=tuple(slots))
 
     # --- control flow ---
 

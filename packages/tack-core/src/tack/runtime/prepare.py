@@ -10,7 +10,6 @@ from tack.errors import UnsupportedSyntaxError, diagnostic
 from tack.ir import nodes as ir
 from tack.ir.passes.infer_types import bind_params, infer_types
 from tack.ir.passes.localize import localize
-from tack.ir.passes.participation import participation
 from tack.ir.passes.resolve_dims import resolve_dims
 from tack.ir.pipeline import Pass, run_pipeline
 from tack.ir.traversal import replace, walk_statements
@@ -67,6 +66,8 @@ def prepare(
         hint = "split it into several statements"
         raise diagnostic(UnsupportedSyntaxError, message, template.loc, hint=hint) from None
     if requires_full_workgroups(typed):
+        from tack.ir.passes.participation import participation
+
         participation(typed)
     for node in walk_statements(typed.loop):
         if isinstance(node, ir.Atomic):

@@ -8,7 +8,7 @@ Rules live in tables by node class, operator or function name: `expressions.VALU
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from llvmlite import ir
 
@@ -16,8 +16,8 @@ from tack.codegen.llvm.operators import convert
 from tack.codegen.llvm.types import ADDRESS, LLVM_TYPES, constant
 from tack.dtypes import DType, i64
 from tack.ir.nodes import Kernel
-from tack.ir.semantics import convert as convert_number
 from tack.ir.workgroups import WORKGROUP
+from tack.record import Record
 
 __all__ = ["Emitter", "Jump", "Unit"]
 
@@ -76,6 +76,8 @@ class Unit:
         symbol = f"table.{name}.{dtype}"
         found = self._tables.get(symbol)
         if found is None:
+            from tack.ir.semantics import convert as convert_number
+
             values = [constant(dtype, convert_number(v, dtype)) for v in self.kernel.tables[name].values]
             kind = ir.ArrayType(LLVM_TYPES[dtype], len(values))
             found = ir.GlobalVariable(self.module, kind, symbol)
@@ -87,7 +89,7 @@ class Unit:
         return found
 
 
-class Jump(NamedTuple):
+class Jump(Record):
     """Where ``continue`` and ``break`` go in a loop; the parallel loop has no ``break``."""
 
     on_continue: ir.Block
@@ -105,6 +107,8 @@ class Emitter:
         self.builder = ir.IRBuilder(self._start)
         self.scalars: dict[str, ir.Value] = {}
         self.arrays: dict[str, tuple[ir.Value, DType]] = {}
+        # What LLVM is told of the accesses to an array: metadata by its kind.
+        self.facts: dict[str, dict[str, Any]] = {}
         self.local_arrays: set[str] = set()
         # Arrays with room for each lane of a workgroup, whose lanes lie side by side.
         self.lane_arrays: set[str] = set()
@@ -174,6 +178,12 @@ class Emitter:
             at = self.builder.add(self.builder.mul(at, constant(i64, WORKGROUP)), self.lane)
         address = self.builder.gep(base, [at], inbounds=True, source_etype=LLVM_TYPES[dtype])
         return address, dtype
+
+    def access(self, array: str, instruction: ir.Instruction) -> ir.Instruction:
+        """``instruction``, which accesses an element of ``array``, with what is known of that."""
+        for kind, fact in self.facts.get(array, {}).items():
+            instruction.set_metadata(kind, fact)
+        return instruction
 
     def freeze(self, value: ir.Value) -> ir.Value:
         """``value``, or some fixed value if it is undefined, as the contents of a new local array."""

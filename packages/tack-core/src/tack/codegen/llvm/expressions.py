@@ -99,7 +99,7 @@ def _load(fn: Emitter, node: Load) -> ir.Value:
     if isinstance(node.index[0], Bounds):
         return _checked_load(fn, node)
     address, dtype = element(fn, node.array, node.index)
-    loaded = fn.builder.load(address, align=1, typ=LLVM_TYPES[dtype])
+    loaded = fn.access(node.array, fn.builder.load(address, align=1, typ=LLVM_TYPES[dtype]))
     return fn.freeze(loaded) if node.array in fn.local_arrays else loaded
 
 
@@ -112,7 +112,7 @@ def _checked_load(fn: Emitter, node: Load) -> ir.Value:
     b.cbranch(b.icmp_signed(">=", at, constant(i64, 0)), inside, done)
     fn.at(inside)
     address, dtype = fn.element(node.array, at)
-    loaded = b.load(address, align=1, typ=LLVM_TYPES[dtype])
+    loaded = fn.access(node.array, b.load(address, align=1, typ=LLVM_TYPES[dtype]))
     b.branch(done)
     fn.at(done)
     return _joined(fn, LLVM_TYPES[dtype], [(constant(dtype, 0), before), (loaded, inside)])

@@ -1,12 +1,9 @@
-"""A module for one typed kernel: `launch` over a part of the iterations, and `result`.
-
-`launch` loads the argument slots and calls the body function, in which arrays are parameters:
-only there can LLVM be told that they do not overlap.
-"""
+"""A module for one typed kernel: `launch` over a part of the iterations, and `result`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
@@ -16,13 +13,27 @@ from tack.codegen.llvm.jit import vector_bits
 from tack.codegen.llvm.operators import convert
 from tack.codegen.llvm.statements import counted_loop, is_constant, local_array_size, statements
 from tack.codegen.llvm.types import ADDRESS, I64, LLVM_TYPES, VOID, index
-from tack.codegen.llvm.workgroups import lane_bytes, run_workgroups
-from tack.codegen.regions import Plan, prepared
 from tack.dtypes import i64
 from tack.errors import diagnostic
-from tack.ir.nodes import Array, Assign, Atomic, Bounds, For, Kernel, LocalArray, NonZero, Print, Range, Stmt
+from tack.ir.nodes import (
+    Array,
+    Assign,
+    Atomic,
+    Bounds,
+    For,
+    Kernel,
+    LocalArray,
+    NonZero,
+    Print,
+    Range,
+    Stmt,
+    Store,
+)
 from tack.ir.traversal import walk, walk_statements
 from tack.ir.workgroups import WORKGROUP, primitives
+
+if TYPE_CHECKING:
+    from tack.codegen.regions import Plan
 
 __all__ = ["MAX_LOCAL_BYTES", "check_sites", "generate", "print_sites"]
 
@@ -47,12 +58,14 @@ def generate(kernel: Kernel, *, disjoint: bool = False) -> ir.Module:
     """
     plan = None
     if primitives(kernel):
+        from tack.codegen.regions import Plan, prepared
+
         kernel = prepared(kernel)
         plan = Plan(kernel)
     _check_stack(kernel, plan)
     sites = [*enumerate(print_sites(kernel)), *enumerate(check_sites(kernel))]
     unit = Unit(kernel, {id(site): number for number, site in sites}, vector_bits())
-    _launch(unit, _body(unit, disjoint, plan))
+    _launch(unit, disjoint, plan)
     if kernel.result is not None:
         _result(unit)
     unit.finish()
@@ -71,9 +84,13 @@ def check_sites(kernel: Kernel) -> list[Bounds | NonZero]:
 
 def _check_stack(kernel: Kernel, plan: Plan | None) -> None:
     """Refuses a kernel whose arrays and, with workgroups, whose lanes' state are too large."""
-    kept = plan.lane_arrays if plan else []
+    kept: list[LocalArray] = []
+    total = 0
+    if plan is not None:
+        from tack.codegen.llvm.workgroups import lane_bytes
+
+        kept, total = plan.lane_arrays, lane_bytes(plan, kernel.locals)
     arrays = [node for node in walk_statements(kernel) if isinstance(node, LocalArray)]
-    total = lane_bytes(plan, kernel.locals) if plan else 0
     total += sum(local_array_size(node) * node.dtype.itemsize for node in arrays if node not in kept)
     if total > MAX_LOCAL_BYTES:
         message = f"local and shared arrays take {total} bytes; at most {MAX_LOCAL_BYTES} fit on the stack"
@@ -127,16 +144,6 @@ def _bind(fn: Emitter, values: list[ir.Value]) -> list[tuple[ir.Value, ir.Value,
 # --- functions ----------------------------------------------------------------------------------
 
 
-def _launch(unit: Unit, body: ir.Function) -> None:
-    function = ir.Function(unit.module, ir.FunctionType(VOID, [ADDRESS, I64, I64]), "launch")
-    function.attributes.add("nounwind")
-    fn = Emitter(unit, function)
-    slots, low, high = function.args
-    fn.builder.call(body, [*_load_slots(fn, slots, _slot_types(unit.kernel)), low, high])
-    fn.builder.ret_void()
-    fn.finish()
-
-
 def _result(unit: Unit) -> None:
     """``result(slots, out)``: what the kernel returns, converted to its type, stored at ``out``."""
     kernel = unit.kernel
@@ -155,21 +162,16 @@ def _result(unit: Unit) -> None:
     fn.finish()
 
 
-def _body(unit: Unit, disjoint: bool, plan: Plan | None) -> ir.Function:
-    """The function that runs the iterations [low, high) of the row-major linear range."""
+def _launch(unit: Unit, disjoint: bool, plan: Plan | None) -> None:
+    """``launch(slots, low, high)``: the iterations [low, high) of the row-major linear range."""
     kernel = unit.kernel
-    kinds = [*_slot_types(kernel), I64, I64]
-    function = ir.Function(unit.module, ir.FunctionType(VOID, kinds), "tack.body")
-    function.linkage = "internal"
+    function = ir.Function(unit.module, ir.FunctionType(VOID, [ADDRESS, I64, I64]), "launch")
     function.attributes.add("nounwind")
-    function.attributes.add("noinline")  # inlined, the arrays would no longer be parameters
-    if disjoint:
-        for parameter, argument in zip(kernel.params, function.args, strict=False):
-            if isinstance(parameter.type, Array):
-                argument.add_attribute("noalias")
     fn = Emitter(unit, function)
-    *values, low, high = function.args
-    dimensions = _bind(fn, values)
+    slots, low, high = function.args
+    dimensions = _bind(fn, _load_slots(fn, slots, _slot_types(kernel)))
+    if disjoint:
+        fn.facts = _alias_facts(unit)
     run, done = fn.block("run"), fn.block("done")
     b = fn.builder
     b.cbranch(b.icmp_signed("<", low, high), run, done)
@@ -178,12 +180,32 @@ def _body(unit: Unit, disjoint: bool, plan: Plan | None) -> ir.Function:
     if plan is None:
         _iterate(fn, dimensions, low, high)
     else:
+        from tack.codegen.llvm.workgroups import run_workgroups
+
         run_workgroups(fn, plan, low, high, lambda number: _variables(fn, dimensions, number))
     fn.goto(done)
     fn.at(done)
     b.ret_void()
     fn.finish()
-    return function
+
+
+def _alias_facts(unit: Unit) -> dict[str, dict[str, Any]]:
+    """The metadata by which accesses to each array parameter cannot touch the others.
+
+    Each array that the kernel writes is a scope. An access is in its array's, and not in the rest.
+    """
+    kernel, node = unit.kernel, unit.module.add_metadata
+    written = {n.array for n in walk_statements(kernel.loop) if isinstance(n, Store | Atomic)}
+    names = [p.name for p in kernel.params if isinstance(p.type, Array)]
+    domain = node(["arrays"])
+    scopes = {name: node([name, domain]) for name in names if name in written}
+    facts: dict[str, dict[str, Any]] = {}
+    for name in names:
+        others = [scope for other, scope in scopes.items() if other != name]
+        facts[name] = {"noalias": node(others)} if others else {}
+        if name in scopes:
+            facts[name]["alias.scope"] = node([scopes[name]])
+    return facts
 
 
 # --- the parallel loop --------------------------------------------------------------------------

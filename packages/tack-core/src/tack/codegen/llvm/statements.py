@@ -64,7 +64,7 @@ def _assign(fn: Emitter, node: Assign) -> None:
 def _store(fn: Emitter, node: Store) -> None:
     stored = value(fn, node.value)
     with guarded(fn, node) as (address, _):
-        fn.builder.store(stored, address, align=1)
+        fn.access(node.array, fn.builder.store(stored, address, align=1))
 
 
 @contextmanager
@@ -110,9 +110,11 @@ def _atomic(fn: Emitter, node: Atomic) -> None:
     with guarded(fn, node) as (address, _):
         if node.op == "cas":
             pair = b.cmpxchg(address, operands[0], operands[1], "monotonic", "monotonic")
+            fn.access(node.array, pair)
             old = b.extract_value(pair, 0) if node.target is not None else None
         else:
             old = b.atomic_rmw(_atomic_name(node.op, dtype), address, operands[0], "monotonic")
+            fn.access(node.array, old)
         if node.target is not None:
             fn.assign(node.target, old, dtype)
 

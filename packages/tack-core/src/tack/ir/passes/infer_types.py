@@ -48,7 +48,7 @@ from tack.ir.nodes import (
 )
 from tack.ir.passes.resolve_dims import local_shapes
 from tack.ir.traversal import children, replace, walk
-from tack.ir.typing import Ty, Types, join
+from tack.ir.typing import Ty, Types, join, known
 from tack.ir.workgroups import BLOCK_DTYPES
 from tack.lang.builtins import BUILTINS
 
@@ -92,7 +92,7 @@ class _Solver(Types):
             if not self.changed:
                 break
         for name, ty in self.locals.items():  # what is still weak is f32
-            self.locals[name] = Ty(ty.dtype if ty else i32, False, bool(ty and ty.natural))
+            self.locals[name] = known(ty.dtype if ty else i32, False, bool(ty and ty.natural))
 
     def parts(self) -> list[Node]:
         kernel = self.kernel
@@ -102,13 +102,13 @@ class _Solver(Types):
         loop = self.kernel.loop
         if part is loop:
             for var in loop.vars:
-                self.locals[var] = Ty(i64, natural=True)
+                self.locals[var] = known(i64, natural=True)
         for node in walk(part):
             if isinstance(node, Expr):
                 to = node.to if isinstance(node, (Cast, Bitcast)) else node.type
                 self.has_f64 |= to is f64
             elif isinstance(node, For):
-                self.locals[node.var] = Ty(i64, natural=True)
+                self.locals[node.var] = known(i64, natural=True)
             elif isinstance(node, (Assign, Atomic, BlockReduce)) and node.target is not None:
                 self.locals.setdefault(node.target, None)
                 self.assignments.setdefault(node.target, []).append(node)
@@ -122,10 +122,10 @@ class _Solver(Types):
         if isinstance(node, Assign):
             self.assign(node.target, self.trial(node.value))
         elif isinstance(node, Atomic) and node.target is not None:
-            self.assign(node.target, Ty(self.array(node)))
+            self.assign(node.target, known(self.array(node)))
         elif isinstance(node, BlockReduce):
             ty = self.trial(node.value)
-            self.assign(node.target, ty and Ty(ty.dtype))
+            self.assign(node.target, ty and known(ty.dtype))
         else:
             for child in children(node):
                 if isinstance(child, Stmt):
@@ -142,7 +142,7 @@ class _Solver(Types):
     def assign(self, name: str, ty: Ty | None) -> None:
         old = self.locals[name]
         new = old if ty is None else ty if old is None else join(old, ty)
-        if new is not None and new != old:
+        if new is not None and new is not old:
             self.locals[name] = new
             self.changed = True
 
@@ -155,7 +155,7 @@ class _Solver(Types):
             try:
                 if isinstance(part, Assign):
                     target = self.locals[part.target]
-                    self.demand(part.value, target and not target.weak and target.dtype)
+                    self.demand(part.value, target.dtype if target and not target.weak else None)
                 elif isinstance(part, (Store, Atomic)):
                     values = (part.value,) if isinstance(part, Store) else part.operands
                     for value in values:
@@ -173,14 +173,14 @@ class _Solver(Types):
             for operand in operands:
                 self.demand(operand, f64)
 
-    def demand(self, value: Expr, dtype: DType | bool | None) -> None:
+    def demand(self, value: Expr, dtype: DType | None) -> None:
         if dtype is not f64:
             return
         ty = self.of(value)
         if ty is None or not ty.weak:
             return
         if isinstance(value, Local):
-            self.locals[value.name] = Ty(f64)
+            self.locals[value.name] = known(f64)
             self.changed = True
         for child in children(value):
             if isinstance(child, Expr):
