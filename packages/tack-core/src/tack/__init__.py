@@ -1,6 +1,7 @@
 """Tack: Python functions compiled to fast parallel kernels.
 
-Everything public is a name of this module.
+Everything public is a name of this module. The other imports (with an underscore) are of what every call
+needs, so that a first call has to load only the compiler, and with the disk cache nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -40,7 +41,9 @@ from tack.lang.kernel import Func as Func
 from tack.lang.kernel import Kernel as Kernel
 from tack.lang.kernel import func as func
 from tack.lang.kernel import kernel as kernel
+from tack.runtime import launch as _launch  # noqa: F401
 from tack.runtime.array import Array as Array
+from tack.runtime.cpu import backend as _backend  # noqa: F401
 from tack.runtime.creation import arange as arange
 from tack.runtime.creation import asarray as asarray
 from tack.runtime.creation import concat as concat
@@ -55,6 +58,7 @@ from tack.runtime.creation import ones_like as ones_like
 from tack.runtime.creation import zeros as zeros
 from tack.runtime.creation import zeros_like as zeros_like
 from tack.runtime.device import Device as Device
+from tack.runtime.disk import templates as _templates  # noqa: F401
 from tack.runtime.dispatch import DeviceStatus as DeviceStatus
 from tack.runtime.dispatch import default_device as default_device
 from tack.runtime.dispatch import device as device

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-import re
 import threading
 import weakref
 from collections.abc import Sequence
@@ -44,7 +43,6 @@ _INSTALL: Final = {
     "level_zero": "install Intel's GPU driver with the Level Zero loader",
     "metal": 'pip install "tack-core[metal]"',
 }
-_SPEC: Final = re.compile(r"([a-z_]+)(?::([0-9]{1,4}))?")
 
 _devices: Final[dict[tuple[str, int], Device]] = {}
 _optioned: Final[weakref.WeakSet[Backend]] = weakref.WeakSet()
@@ -105,14 +103,14 @@ def _parse(spec: object) -> tuple[str, int]:
         raise TypeError(
             f"a device is a string such as 'cpu' or 'cuda:1', or a Device, not {type(spec).__name__}"
         )
-    match = _SPEC.fullmatch(spec)
-    if match is None or match[1] not in _INSTALL:
+    name, colon, index = spec.partition(":")
+    if name not in _INSTALL or (colon and not (index.isascii() and index.isdigit() and len(index) <= 4)):
         hint = did_you_mean(spec, _INSTALL)
         raise ValueError(
             f"unknown device {spec!r}; device types are {', '.join(_INSTALL)}, "
             f"with an index such as 'cuda:1' where there are several{f'; {hint}' if hint else ''}"
         )
-    return match[1], int(match[2] or 0)
+    return name, int(index or 0)
 
 
 def _start(name: str, ordinal: int, options: dict[str, Any]) -> Backend:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tack.lang.device_class import Layout, Token, describe, is_instance
+from tack.record import Record
 from tack.runtime.array import Array
 from tack.runtime.texture import Texture3D
 
@@ -19,7 +20,7 @@ __all__ = ["Expanded", "expand"]
 ACCEPTED = "tack.Array, NumPy arrays, int, float, bool, textures and instances of device classes"
 
 
-class Expanded(NamedTuple):
+class Expanded(Record):
     """A call's arguments as a kernel's IR takes them.
 
     ``elements``, ``key`` and ``layouts`` are what `Kernel.template` takes.

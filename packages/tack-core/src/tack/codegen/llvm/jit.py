@@ -1,7 +1,8 @@
 """LLVM modules to machine code in this process.
 
 A module is optimized and emitted as an object file, which is then linked into memory. The object
-is what a disk cache keeps: loading one needs no optimizer and no code generator.
+is what a disk cache keeps: loading one needs no optimizer and no code generator. llvmlite takes tens of
+milliseconds to load, so it is imported when first used.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
-
-from llvmlite import binding
-from llvmlite.binding.newpassmanagers import NewPassManager
 
 if TYPE_CHECKING:
     from llvmlite import ir
@@ -62,6 +61,8 @@ class _Host:
     """What compiles for this machine: made once, when first needed."""
 
     def __init__(self) -> None:
+        from llvmlite import binding
+
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         if sys.platform == "linux":
@@ -71,10 +72,15 @@ class _Host:
         self.cpu: str = binding.get_host_cpu_name()
         self.features: str = binding.get_host_cpu_features().flatten()
         self.target = binding.Target.from_default_triple()
-        self.machine = self.target.create_target_machine(
-            cpu=self.cpu, features=self.features, opt=_CODEGEN, jit=True
-        )
-        self.layout = str(self.machine.target_data)
+
+    @cached_property
+    def machine(self) -> Any:
+        """What code is generated for; loading code needs none of it."""
+        return self.target.create_target_machine(cpu=self.cpu, features=self.features, opt=_CODEGEN, jit=True)
+
+    @cached_property
+    def layout(self) -> str:
+        return str(self.machine.target_data)
 
 
 _lock = threading.Lock()
@@ -93,6 +99,9 @@ def _host() -> _Host:
 @contextlib.contextmanager
 def _optimized(module: ir.Module) -> Iterator[Any]:
     """A parsed and optimized copy of ``module``, in a context of its own so that all of it is freed."""
+    from llvmlite import binding
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
     from tack.stages import stage
 
     host = _host()
@@ -125,6 +134,9 @@ def _optimized(module: ir.Module) -> Iterator[Any]:
 
 def _link_math(parsed: Any, context: Any, builder: Any) -> None:
     """Adds the functions of `vector_math` that the optimized module calls, its vector forms inlined."""
+    from llvmlite import binding
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
     from tack.codegen.llvm import vector_math
 
     wanted = vector_math.called(str(parsed))
@@ -152,6 +164,8 @@ def load_object(data: bytes) -> Code:
 
     LLVM trusts its input: ``data`` must be what `compile_object` made, as a digest can tell.
     """
+    from llvmlite import binding
+
     # The engine owns a machine of its own, but with the object given it only asks it for the data
     # layout. Nor is there anything to generate from the module that an engine has to start with.
     machine = _host().target.create_target_machine()
@@ -179,6 +193,8 @@ def assembly(module: ir.Module) -> str:
 
 def llvm_version() -> str:
     """The version of LLVM, as in ``"22.1.0"``."""
+    from llvmlite import binding
+
     return ".".join(map(str, binding.llvm_version_info))
 
 

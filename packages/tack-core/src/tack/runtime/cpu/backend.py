@@ -13,6 +13,7 @@ import numpy as np
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.backend import Backend, Buffer
 from tack.runtime.convert import is_integer
+from tack.runtime.cpu import launch
 from tack.runtime.cpu.buffer import CpuBuffer, allocate
 
 if TYPE_CHECKING:
@@ -91,36 +92,24 @@ class CpuBackend(Backend):
         return CpuBuffer(address, nbytes, owned=False, owner=owner)
 
     def execute(self, kernel: Kernel, args: tuple[Any, ...]) -> Any:
-        from tack.runtime.cpu.launch import execute  # which imports the compiler
-
-        return execute(self, kernel, args)
+        return launch.execute(self, kernel, args)
 
     def compile(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        from tack.runtime.cpu.launch import prepare_launch
-
-        prepare_launch(self, kernel, args)
+        launch.prepare_launch(self, kernel, args)
 
     def cache_target(self) -> tuple[tuple[str, str], ...] | None:
-        from tack.runtime.cpu.launch import target
-
-        return target()
+        return launch.target()
 
     def variant_artifact(self, payload: Any) -> bytes | None:
-        from tack.runtime.cpu.launch import save
-
-        data = save(payload)
+        data = launch.save(payload)
         payload.artifact = None  # the code itself stays loaded
         return data
 
     def load_variant(self, read: Callable[[], Any], artifact: bytes, args: tuple[Any, ...]) -> Any:
-        from tack.runtime.cpu.launch import load
-
-        return load(read, artifact)
+        return launch.load(read, artifact)
 
     def inspect(self, ir: Any, mode: str, disjoint: bool) -> str:
-        from tack.runtime.cpu.launch import inspect
-
-        return inspect(ir, mode, disjoint)
+        return launch.inspect(ir, mode, disjoint)
 
     def fill_array(self, array: Array, value: np.generic) -> bool:
         """Large fills run on the pool, so that the threads that will use the pages touch them first."""

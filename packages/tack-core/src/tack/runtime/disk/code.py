@@ -7,11 +7,11 @@ that they are in, so that an entry fits the function wherever it has moved to in
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tack.lang.source import Loc, Source
+from tack.runtime.disk.fastjson import dumps, loads
 
 if TYPE_CHECKING:
     from tack.ir import nodes as ir
@@ -30,7 +30,7 @@ def to_sections(kernel: ir.Kernel, sources: Sequence[Source | None]) -> list[byt
     except LookupError:
         return None
     about = {"own": writer.own, "locs": writer.locs, "places": places}
-    return [to_text(kernel).encode(), json.dumps(about, separators=(",", ":")).encode()]
+    return [to_text(kernel).encode(), dumps(about).encode()]
 
 
 class _Writer:
@@ -78,7 +78,7 @@ def from_sections(sections: Sequence[bytes], sources: Sequence[Source | None]) -
     from tack.ir.traversal import walk
 
     kernel = parse(sections[0].decode())
-    about = json.loads(sections[1])
+    about = loads(sections[1].decode())
     own = [getattr(importlib.import_module(module), name).source for module, name in about["own"]]
     everything = [*sources, *own]
     locs: list[Loc] = []

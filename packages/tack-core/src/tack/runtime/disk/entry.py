@@ -7,12 +7,12 @@ with an index as its one checked section and the entries, each with its own chec
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tack.runtime.disk.content import digest, sha256
+from tack.runtime.disk.fastjson import dumps, loads
 
 __all__ = ["FORMAT", "Key", "key_name", "key_text", "pack_bundle", "pack_entry", "read_bundle", "read_entry"]
 
@@ -28,7 +28,7 @@ Key = list[tuple[str, Any]]
 
 def key_text(key: Key) -> str:
     """A key as it is hashed, stored and compared."""
-    return json.dumps(key, separators=(",", ":"))
+    return dumps(key)
 
 
 def key_name(text: str) -> str:
@@ -38,7 +38,7 @@ def key_name(text: str) -> str:
 
 def pack_entry(text: str, facts: Mapping[str, Any], sections: Sequence[bytes]) -> bytes:
     """The bytes of an entry."""
-    parts = [text.encode(), json.dumps(facts, separators=(",", ":")).encode(), *sections]
+    parts = [text.encode(), dumps(facts).encode(), *sections]
     rest = b"".join([piece for part in parts for piece in (_LENGTH.pack(len(part)), part)])
     return b"".join([_MAGIC, sha256(rest).digest(), rest])
 
@@ -65,7 +65,7 @@ def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any
         found = parts[0].decode()
         if text is not None and found != text:
             return None
-        facts = json.loads(parts[1])
+        facts = loads(parts[1].decode())
     except (IndexError, ValueError):
         return None
     return (found, facts, parts[2:]) if isinstance(facts, dict) else None
@@ -73,7 +73,7 @@ def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any
 
 def pack_bundle(entries: Mapping[str, bytes]) -> bytes:
     """The bytes of a bundle of entries by file name."""
-    index = json.dumps([[name, len(data)] for name, data in entries.items()]).encode()
+    index = dumps([[name, len(data)] for name, data in entries.items()]).encode()
     head = [_BUNDLE, sha256(index).digest(), _LENGTH.pack(len(index)), index]
     return b"".join([*head, *entries.values()])
 
@@ -93,7 +93,7 @@ def read_bundle(data: bytes) -> dict[str, memoryview]:
         raise ValueError("it is damaged")
     entries = {}
     at = _HEAD + 8 + length
-    for name, size in json.loads(index):
+    for name, size in loads(index.decode()):
         entries[name] = view[at : at + size]
         at += size
     if at != len(view):
