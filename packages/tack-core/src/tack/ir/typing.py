@@ -6,10 +6,12 @@ literals only, and whether it cannot be negative.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tack.dtypes import DType, f32, f64, i32, integer_dtype_of, promote, u64
 from tack.errors import diagnostic
+from tack.ir import nodes
 from tack.ir.nodes import (
     Array,
     Atomic,
@@ -111,9 +113,11 @@ class Types:
 
     def of(self, node: Expr) -> Ty | None:
         key = id(node)
-        if key not in self.memo:
-            self.memo[key] = getattr(self, f"of_{type(node).__name__}")(node)
-        return self.memo[key]
+        try:
+            return self.memo[key]
+        except KeyError:
+            found = self.memo[key] = _RULES[type(node)](self, node)
+            return found
 
     def of_Const(self, node: Const) -> Ty:
         if isinstance(node.value, float):
@@ -287,3 +291,11 @@ class Types:
             f"{what} {a.dtype} and {b.dtype} mixes a signed integer with u64, and no integer type holds both"
         )
         return self.error(node, message, "convert one of them, with tack.u64(...) or tack.i64(...)")
+
+
+# The rule for each class of expressions.
+_RULES: dict[type, Callable[[Any, Any], Ty | None]] = {
+    getattr(nodes, name.removeprefix("of_")): rule
+    for name, rule in vars(Types).items()
+    if name.startswith("of_")
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tack.dtypes import DType, f32, f64, i32, i64, u32, u64
 from tack.ir.nodes import Barrier, BlockReduce, Kernel, LaneId, LocalArray, Node
-from tack.ir.traversal import walk
+from tack.ir.traversal import walk, walk_statements
 
 __all__ = [
     "BLOCK_DTYPES",
@@ -26,7 +26,7 @@ BLOCK_DTYPES: tuple[DType, ...] = (i32, u32, i64, u64, f32, f64)
 
 def has_collective(node: Node) -> bool:
     """Whether ``node`` is a barrier or block reduction, or has one below it."""
-    return any(isinstance(n, COLLECTIVES) for n in walk(node))
+    return any(isinstance(n, COLLECTIVES) for n in walk_statements(node))
 
 
 def requires_full_workgroups(kernel: Kernel) -> bool:

@@ -238,7 +238,6 @@ class Expressions(Objects):
 
     def host_value(self, value: Any, node: ast.expr) -> Value:
         """A host object read as a value: a constant, or an error that says what to do."""
-        name = ast.unparse(node)
         if isinstance(value, (ConstantInt, ConstantFloat)):
             return self.literal(value, node, value.dtype)
         if isinstance(value, ConstantTable) and _is_value(value.shape):
@@ -249,10 +248,11 @@ class Expressions(Objects):
             ):
                 parts = agreed(parts)
             return Aggregate(value.shape, parts, self.loc(node))
-        if isinstance(value, ConstantTable):
-            raise self.error(TypeError, f"table '{name}' is used as a number", node, f"index it: {name}[...]")
         if isinstance(node, ast.Attribute) and node.attr in NUMBERS and type(value) is float:
             return self.literal(value, node)
+        name = ast.unparse(node)
+        if isinstance(value, ConstantTable):
+            raise self.error(TypeError, f"table '{name}' is used as a number", node, f"index it: {name}[...]")
         if value is UNBOUND:
             hint = f"bind the value to a name of its own: NAME = tack.constant({name})"
             raise self.error(

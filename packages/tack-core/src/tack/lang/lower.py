@@ -37,6 +37,8 @@ __all__ = ["lower_kernel"]
 class KernelLowering(Statements):
     """A kernel as a whole: what stands before, in and after its parallel loop."""
 
+    loop_assigns: frozenset[str] = frozenset()  # the names that the parallel loop assigns
+
     def kernel(self, kernel: Kernel, elements: Elements, layouts: Mapping[str, Layout]) -> KernelIR:
         tree = kernel.source.tree
         args = tree.args
@@ -186,12 +188,11 @@ class KernelLowering(Statements):
         return tuple(variables), tuple(self.iterated.ranges), tuple(body)
 
     def binding(self, node: ast.Name) -> Any:
-        lost: frozenset[str] = getattr(self, "loop_assigns", frozenset())
         frame = self.frame
         if (
             self.region == "after"
             and frame.caller is None
-            and node.id in lost
+            and node.id in self.loop_assigns
             and node.id not in (frame.assigned or ())
             and node.id not in frame.ended_loops
         ):

@@ -201,7 +201,8 @@ class Places(Calls):
                 self.emit(Assign(slot.name, part, loc=loc))
             else:
                 self.emit(Store(slot.name, slot.at, part, slot.component, loc=loc))
-        self.agree(place, node)
+        if place.siblings:
+            self.agree(place, node)
 
     def agree(self, place: Place, node: ast.AST) -> None:
         """Gives the rest of a variable the type of its components that were assigned."""

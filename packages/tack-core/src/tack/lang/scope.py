@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tack.ir.nodes import Const
 from tack.lang.bindings import Bindings
@@ -127,33 +127,35 @@ class Frame:
         self.assigned = set.intersection(*reachable) if reachable else None
 
 
-def assigned_names(body: Iterable[ast.stmt], loops: bool = True) -> frozenset[str]:
-    """The names that statements assign, as Python decides which names are local.
+def targets(body: Iterable[ast.stmt], loops: bool = True) -> Iterator[ast.expr]:
+    """What statements assign, elements of tuples one by one; without ``loops``, not their variables.
 
     Looks into the statements that kernels have; the others are rejected wherever they stand.
-    Without ``loops``, loop variables do not count.
     """
-    names: set[str] = set()
     stack = list(body)
     while stack:
         stmt = stack.pop()
-        targets: list[ast.expr] = []
+        found: list[ast.expr] = []
         if isinstance(stmt, ast.Assign):
-            targets = list(stmt.targets)
+            found = list(stmt.targets)
         elif isinstance(stmt, (ast.AugAssign, ast.AnnAssign)):
-            targets = [stmt.target]
+            found = [stmt.target]
         elif isinstance(stmt, (ast.For, ast.While, ast.If)):
             if isinstance(stmt, ast.For) and loops:
-                targets = [stmt.target]
+                found = [stmt.target]
             stack += stmt.body
             stack += stmt.orelse
-        while targets:
-            target = targets.pop()
-            if isinstance(target, ast.Name):
-                names.add(target.id)
-            elif isinstance(target, (ast.Tuple, ast.List)):
-                targets += target.elts
-    return frozenset(names)
+        while found:
+            target = found.pop()
+            if isinstance(target, (ast.Tuple, ast.List)):
+                found += target.elts
+            else:
+                yield target
+
+
+def assigned_names(body: Iterable[ast.stmt], loops: bool = True) -> frozenset[str]:
+    """The names that statements assign, as Python decides which names are local."""
+    return frozenset([t.id for t in targets(body, loops) if isinstance(t, ast.Name)])
 
 
 def first_assignment(body: Iterable[ast.stmt], name: str, loops: bool = True) -> ast.stmt | None:
@@ -168,11 +170,10 @@ def first_assignment(body: Iterable[ast.stmt], name: str, loops: bool = True) ->
 def component_targets(body: Iterable[ast.stmt]) -> frozenset[str]:
     """The names whose elements or components statements assign: ``v`` of ``v.x = 1`` and ``v[0] += 1``."""
     names: set[str] = set()
-    for stmt in body:
-        for node in ast.walk(stmt):
-            if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
-                base = node.value
-                while isinstance(base, (ast.Attribute, ast.Subscript)):
-                    base = base.value
-                names |= {base.id} if isinstance(base, ast.Name) else set()
+    for target in targets(body):
+        base = target
+        while isinstance(base, (ast.Attribute, ast.Subscript)):
+            base = base.value
+        if base is not target and isinstance(base, ast.Name):
+            names.add(base.id)
     return frozenset(names)

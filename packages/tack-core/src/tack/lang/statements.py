@@ -281,8 +281,7 @@ class Statements(Workgroups):
         loc = self.loc(node)
         variables, body = self.loop_body(node, loop, iteration, all(map(_runs, ranges)))
         stmts: tuple[Stmt, ...] = tuple(body)
-        changed = assigned_names(node.body) | component_targets(node.body)
-        if len(ranges) > 1 and any(name.id in changed for name in iteration.names):
+        if len(ranges) > 1 and _assigns(node.body, iteration.names):
             # An assignment to an outer index must not reach the next iteration of an inner loop.
             counters = [self.unique(variable) for variable in variables]
             copies = [Assign(v, Local(c, loc=loc), loc=loc) for v, c in zip(variables, counters, strict=True)]
@@ -406,6 +405,12 @@ class Statements(Workgroups):
             start: Expr = next(values) if isinstance(arg, ast.Tuple) else Const(0, loc=loc)
             ranges.append(Range(start, next(values), Const(1, loc=loc), loc=loc))
         return ranges
+
+
+def _assigns(body: list[ast.stmt], names: list[ast.Name]) -> bool:
+    """Whether a loop's body assigns one of its variables, or a component of one."""
+    changed = assigned_names(body) | component_targets(body)
+    return any(name.id in changed for name in names)
 
 
 def _runs(part: Range) -> bool:

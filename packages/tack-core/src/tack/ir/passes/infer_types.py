@@ -7,6 +7,7 @@ meets an f64 value and f32 otherwise; so is a local that is assigned nothing els
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from math import prod
 
@@ -68,7 +69,7 @@ class _Solver(Types):
         self.checks = checks
 
     def solve(self) -> None:
-        self.assignments: dict[str, list[Node]] = {}
+        self.assigning: list[Assign | Atomic | BlockReduce] = []
         self.changed = False
         parts = self.parts()
         kernel = self.kernel
@@ -82,8 +83,8 @@ class _Solver(Types):
             self.declare(part)
         while True:
             self.changed = False
-            for part in parts:
-                self.visit(part)
+            for node in self.assigning:
+                self.visit(node)
             if self.changed:
                 continue
             if self.has_f64 and any(ty and ty.weak for ty in self.locals.values()):
@@ -93,6 +94,7 @@ class _Solver(Types):
                 break
         for name, ty in self.locals.items():  # what is still weak is f32
             self.locals[name] = known(ty.dtype if ty else i32, False, bool(ty and ty.natural))
+        self.memo = {}
 
     def parts(self) -> list[Node]:
         kernel = self.kernel
@@ -111,29 +113,24 @@ class _Solver(Types):
                 self.locals[node.var] = known(i64, natural=True)
             elif isinstance(node, (Assign, Atomic, BlockReduce)) and node.target is not None:
                 self.locals.setdefault(node.target, None)
-                self.assignments.setdefault(node.target, []).append(node)
+                self.assigning.append(node)
             elif isinstance(node, LocalArray):
                 self.arrays[node.name] = node.dtype
                 self.widths[node.name] = node.width
                 self.has_f64 |= node.dtype is f64
 
-    def visit(self, node: Node) -> None:
-        """Joins into the locals what the assignments below ``node`` give them."""
+    def visit(self, node: Assign | Atomic | BlockReduce) -> None:
+        """Joins into a local what an assignment gives it."""
         if isinstance(node, Assign):
             self.assign(node.target, self.trial(node.value))
-        elif isinstance(node, Atomic) and node.target is not None:
-            self.assign(node.target, known(self.array(node)))
         elif isinstance(node, BlockReduce):
             ty = self.trial(node.value)
             self.assign(node.target, ty and known(ty.dtype))
-        else:
-            for child in children(node):
-                if isinstance(child, Stmt):
-                    self.visit(child)
+        elif node.target is not None:
+            self.assign(node.target, known(self.array(node)))
 
     def trial(self, value: Expr) -> Ty | None:
         """The type of a value so far. A clash may resolve as types grow; the last pass reports it."""
-        self.memo = {}
         try:
             return self.of(value)
         except TypeError:
@@ -145,12 +142,12 @@ class _Solver(Types):
         if new is not None and new is not old:
             self.locals[name] = new
             self.changed = True
+            self.memo = {}
 
     # --- weak locals that meet f64 ---
 
     def demand_in(self, node: Node) -> None:
         """Settles as f64 the weak locals that meet an f64 value below ``node``."""
-        self.memo = {}
         for part in walk(node):
             try:
                 if isinstance(part, Assign):
@@ -182,6 +179,7 @@ class _Solver(Types):
         if isinstance(value, Local):
             self.locals[value.name] = known(f64)
             self.changed = True
+            self.memo = {}
         for child in children(value):
             if isinstance(child, Expr):
                 self.demand(child, f64)
@@ -205,7 +203,6 @@ class _Builder(_Solver):
 
     def build(self) -> Kernel:
         self.solve()
-        self.memo = {}
         kernel = self.kernel
         loop = replace(kernel.loop, body=self.body(kernel.loop.body))
         before, after = self.body(kernel.before), self.body(kernel.after)
@@ -230,18 +227,18 @@ class _Builder(_Solver):
         assert target is not None
         ty = self.of(node.value)
         if ty is not None and join(target, ty) is None:
-            others = [n for n in self.assignments[node.target] if n is not node and n.loc]
+            others = [n for n in self.assigning if n.target == node.target and n is not node and n.loc]
             name = node.target.rpartition(".")[2] if not node.target[-1].isdigit() else node.target
             notes = tuple(("it is also assigned here", n.loc) for n in others[:1] if n.loc)
             message = (
                 f"'{name}' is assigned {ty.dtype} here and {target.dtype} elsewhere: a signed integer and u64"
             )
             raise diagnostic(TypeError, message, node.loc, hint="convert one of them", notes=notes)
-        return replace(node, value=self.value(node.value, target.dtype))
+        return Assign(node.target, self.value(node.value, target.dtype), loc=node.loc)
 
     def stmt_Store(self, node: Store) -> Stmt:
         dtype = self.array(node)
-        return replace(node, index=self.flat(node), value=self.value(node.value, dtype), component=None)
+        return Store(node.array, self.flat(node), self.value(node.value, dtype), loc=node.loc)
 
     def stmt_BlockReduce(self, node: BlockReduce) -> Stmt:
         ty = self.of(node.value)
@@ -268,7 +265,7 @@ class _Builder(_Solver):
 
     def stmt_If(self, node: If) -> Stmt:
         cond = self.value(node.cond)
-        return replace(node, cond=cond, then=self.body(node.then), orelse=self.body(node.orelse))
+        return If(cond, self.body(node.then), self.body(node.orelse), loc=node.loc)
 
     def stmt_Print(self, node: Print) -> Stmt:
         return replace(node, parts=tuple(p if isinstance(p, str) else self.value(p) for p in node.parts))
@@ -336,16 +333,16 @@ class _Builder(_Solver):
         return _const(node.value, dtype, node)
 
     def make_Param(self, node: Param, dtype: DType) -> Expr:
-        return replace(node, type=dtype)
+        return Param(node.name, type=dtype, loc=node.loc)
 
     def make_Local(self, node: Local, dtype: DType) -> Expr:
         del dtype
         ty = self.locals[node.name]
         assert ty is not None
-        return replace(node, type=ty.dtype)
+        return Local(node.name, type=ty.dtype, loc=node.loc)
 
     def make_Load(self, node: Load, dtype: DType) -> Expr:
-        return replace(node, index=self.flat(node), component=None, type=dtype)
+        return Load(node.array, self.flat(node), type=dtype, loc=node.loc)
 
     def make_Lookup(self, node: Lookup, dtype: DType) -> Expr:
         return replace(node, index=self.integer(node.index, "an index"), type=dtype)
@@ -355,7 +352,7 @@ class _Builder(_Solver):
 
     def make_Unary(self, node: Unary, dtype: DType) -> Expr:
         operand = self.value(node.operand, None if node.op == "not" else dtype)
-        return replace(node, operand=operand, type=dtype)
+        return Unary(node.op, operand, type=dtype, loc=node.loc)
 
     def make_Binary(self, node: Binary, dtype: DType) -> Expr:
         right: DType = dtype
@@ -366,20 +363,20 @@ class _Builder(_Solver):
         divisor = self.value(node.right, right)
         if self.checks is not None and dtype.is_integer and node.op in ("floordiv", "mod"):
             divisor = NonZero(divisor, type=dtype, loc=node.loc)
-        return replace(node, left=self.value(node.left, dtype), right=divisor, type=dtype)
+        return Binary(node.op, self.value(node.left, dtype), divisor, type=dtype, loc=node.loc)
 
     def make_Compare(self, node: Compare, dtype: DType) -> Expr:
         both = self.joined(node, [node.left, node.right], "a comparison of")
         assert both is not None
         left, right = self.value(node.left, both.dtype), self.value(node.right, both.dtype)
-        return replace(node, left=left, right=right, type=dtype)
+        return Compare(node.op, left, right, type=dtype, loc=node.loc)
 
     def make_Logical(self, node: Logical, dtype: DType) -> Expr:
-        return replace(node, left=self.value(node.left), right=self.value(node.right), type=dtype)
+        return Logical(node.op, self.value(node.left), self.value(node.right), type=dtype, loc=node.loc)
 
     def make_Select(self, node: Select, dtype: DType) -> Expr:
         then, orelse = self.value(node.then, dtype), self.value(node.orelse, dtype)
-        return replace(node, cond=self.value(node.cond), then=then, orelse=orelse, type=dtype)
+        return Select(self.value(node.cond), then, orelse, type=dtype, loc=node.loc)
 
     def make_Call(self, node: Call, dtype: DType) -> Expr:
         rule = BUILTINS[node.function].rule
@@ -389,7 +386,7 @@ class _Builder(_Solver):
             args = (self.value(node.args[0]), *(self.value(arg, dtype) for arg in node.args[1:]))
         else:
             args = tuple(self.value(arg, dtype) for arg in node.args)
-        return replace(node, args=args, type=dtype)
+        return Call(node.function, args, type=dtype, loc=node.loc)
 
     def make_Meet(self, node: Meet, dtype: DType) -> Expr:
         return self.value(node.value, dtype)
@@ -426,13 +423,10 @@ def _const(value: int | float, dtype: DType, node: Expr) -> Const:
 
 
 def _to_f32(value: int | float) -> float:
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        # An int rounds once: to f64 it may round too, so its low bits are made sticky first.
-        if isinstance(value, int) and abs(value) > 1 << 53:
-            value = (value >> 11 << 11) | (1 << 11 if value & 0x7FF else 0)
-        return float(np.float32(value))
+    # An int rounds once: to f64 it may round too, so its low bits are made sticky first.
+    if isinstance(value, int) and abs(value) > 1 << 53:
+        value = (value >> 11 << 11) | (1 << 11 if value & 0x7FF else 0)
+    return ctypes.c_float(value).value
 
 
 def infer_types(
