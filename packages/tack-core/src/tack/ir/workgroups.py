@@ -5,6 +5,7 @@ from __future__ import annotations
 from tack.dtypes import DType, f32, f64, i32, i64, u32, u64
 from tack.ir.nodes import Barrier, BlockReduce, Kernel, LaneId, LocalArray, Node
 from tack.ir.traversal import walk, walk_statements
+from tack.lang.builtins import WORKGROUP
 
 __all__ = [
     "BLOCK_DTYPES",
@@ -14,8 +15,6 @@ __all__ = [
     "primitives",
     "requires_full_workgroups",
 ]
-
-WORKGROUP = 256
 
 # What every iteration of the workgroup has to take part in.
 COLLECTIVES = (Barrier, BlockReduce)

@@ -13,7 +13,19 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ATOMICS", "BARE", "BUILTINS", "CONSTRUCTS", "NUMBERS", "Builtin", "Construct", "meaning_of"]
+__all__ = [
+    "ATOMICS",
+    "BARE",
+    "BUILTINS",
+    "CONSTRUCTS",
+    "NUMBERS",
+    "WORKGROUP",
+    "Builtin",
+    "Construct",
+    "meaning_of",
+]
+
+WORKGROUP = 256  # iterations, whose lanes ``thread_id`` numbers
 
 
 class Builtin:

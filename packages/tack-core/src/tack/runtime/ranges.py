@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,8 +67,14 @@ def range_function(ranges: list[Any]) -> Bounds:
         count = length if step == 1 else f"({length} + {step - 1}) // {step}"
         parts.append(f"({first}, {step}, {count} if stop{k} > {first} else 0)")
     lines.append(f"  return ({', '.join(parts)},)")
+    return _compiled("\n".join(lines))
+
+
+@cache
+def _compiled(text: str) -> Bounds:
+    """The function of this text; kernels that loop over the same extents share one."""
     names: dict[str, Any] = {}
-    exec("\n".join(lines), names)
+    exec(text, names)
     bounds: Bounds = names["bounds"]
     return bounds
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tack.lang.builtins import WORKGROUP
+
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.backend import Backend
@@ -31,11 +33,8 @@ def check_workgroup_launch(kernel: Kernel, variant: Variant, count: int) -> None
     Raises:
         ValueError: the kernel has a barrier or block reduction, and the count is not a multiple of 256.
     """
-    if variant.requires_full_workgroups:
-        from tack.ir.workgroups import WORKGROUP  # which a kernel from the disk cache need not import
-
-        if count % WORKGROUP:
-            raise ValueError(
-                f"kernel '{kernel.__name__}': {count} iterations; a kernel with barriers or block reductions "
-                f"runs in whole workgroups, so the count must be a multiple of {WORKGROUP}"
-            )
+    if variant.requires_full_workgroups and count % WORKGROUP:
+        raise ValueError(
+            f"kernel '{kernel.__name__}': {count} iterations; a kernel with barriers or block reductions "
+            f"runs in whole workgroups, so the count must be a multiple of {WORKGROUP}"
+        )
