@@ -20,7 +20,6 @@ from tack.lang.device_class import Token, on_retire
 from tack.lang.kernel import Elements
 from tack.runtime import debug, settings
 from tack.runtime.array import Array
-from tack.runtime.disk import variants as stored
 from tack.runtime.expand import Expanded, expand, tokens_in
 from tack.runtime.facts import TemplateFacts
 from tack.runtime.texture import Texture3D
@@ -406,6 +405,8 @@ def _made(
     backend: Backend, kernel: Kernel, facts: TemplateFacts, key: Key, args: Sequence[Any], build: Build
 ) -> Variant:
     """The variant from the disk cache, or built and stored there; logged if it is to be."""
+    from tack.runtime.disk import variants as stored
+
     logs = settings.logs()  # a bad setting raises before anything is done
     start = perf_counter()
     variant = stored.load(backend, facts, key, args)

@@ -14,7 +14,6 @@ from tack.codegen.llvm.jit import load_object
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.array import Array
 from tack.runtime.debug import HIDDEN, raise_violation
-from tack.runtime.disk.fastjson import dumps, loads
 from tack.runtime.variants import Variant, resolve_variant
 from tack.runtime.workgroups import check_workgroup_launch
 
@@ -159,6 +158,8 @@ def prepare_launch(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -
 
 def save(program: Program) -> bytes:
     """A program as bytes: the length of its description, that as JSON, and the object file."""
+    from tack.runtime.disk.fastjson import dumps
+
     assert program.artifact is not None
     about = dumps(program.about).encode()
     return struct.pack("<I", len(about)) + about + program.artifact
@@ -166,6 +167,8 @@ def save(program: Program) -> bytes:
 
 def load(read: Callable[[], ir.Kernel], data: bytes) -> Program:
     """The program that `save` wrote; ``read`` gives the typed kernel, which debug mode's errors show."""
+    from tack.runtime.disk.fastjson import loads
+
     (length,) = struct.unpack_from("<I", data)
     about = loads(data[4 : 4 + length].decode())
     checks: Sequence[Any] = ()
