@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"]
 
-# The largest argument that is reduced here: the multiple of pi must be found without an error. For tan, its product
-# with the short part of pi must also be exact.
+# The largest argument that is reduced here: the multiple of pi must be found without an error. For tan, its
+# product with the short part of pi must also be exact.
 _LIMIT: Final = {32: 2.0**16, 64: 2.0**25}
 _TAN_LIMIT: Final = {32: 2.0**15, 64: 2.0**25}
 _PI: Final = {32: table.PI_PARTS_F32, 64: table.PI_PARTS_F64}
