@@ -17,7 +17,7 @@ from tack.runtime.dispatch import DeviceStatus, default_device, devices
 
 __all__ = ["collect", "render"]
 
-_SETTINGS = ("TACK_DEVICE", "TACK_CPU_THREADS", "TACK_VERIFY", "TACK_LOG")
+_SETTINGS = ("TACK_DEVICE", "TACK_CPU_THREADS", "TACK_DISPATCH", "TACK_VERIFY", "TACK_LOG")
 
 
 def collect() -> dict[str, Any]:
@@ -36,7 +36,7 @@ def collect() -> dict[str, Any]:
         "devices": [_device(status) for status in devices()],
         "default_device": checked(lambda: str(default_device())),
         "cpu_threads": checked(_threads),
-        "native_dispatcher": False,
+        "native_dispatcher": checked(_native_dispatcher),
         "math_functions": _math(),
         "verify": checked(settings.verify),
         "log_compiles": checked(settings.log_compiles),
@@ -76,6 +76,8 @@ def render(facts: dict[str, Any]) -> str:
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return "yes" if value["in_use"] else f"no: {value['reason']}"
     return "unknown, see Problems" if value is None else str(value)
 
 
@@ -114,6 +116,13 @@ def _math() -> str:
 
     bits = vector_bits()
     return f"vectorized for {bits}-bit registers" if bits else "the C library's: no fused multiply-add here"
+
+
+def _native_dispatcher() -> dict[str, Any]:
+    from tack.runtime.learn import unused_because
+
+    reason = unused_because()
+    return {"in_use": reason is None, "reason": reason}
 
 
 def _device(status: DeviceStatus) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from tack.ir.nodes import (
     Store,
     While,
 )
-from tack.ir.traversal import children
+from tack.ir.traversal import children, walk, walk_statements
 
-__all__ = ["iteration_cost"]
+__all__ = ["is_bounded", "iteration_cost"]
 
 # Nanoseconds, between those of vectorized and of scalar code, without cache misses; functions as vectorized.
 _OPERATION = 0.1
@@ -51,6 +51,18 @@ _UNKNOWN_TRIPS = 16
 def iteration_cost(kernel: Kernel) -> float:
     """Nanoseconds that one iteration of the parallel loop of a typed kernel takes, roughly."""
     return _OPERATION + _body(kernel.loop.body)
+
+
+def is_bounded(kernel: Kernel) -> bool:
+    """Whether the estimate cannot be far below the truth: it has seen every loop, and its length."""
+    outside = [n for s in (*kernel.before, *kernel.after) for n in walk(s)]
+    loops = [n for n in walk_statements(kernel.loop) if isinstance(n, For | While)]
+    known = all(isinstance(n, For) and _has_constant_range(n) for n in loops)
+    return known and not any(isinstance(n, For | While) for n in outside)
+
+
+def _has_constant_range(loop: For) -> bool:
+    return all(isinstance(p, Const) for p in (loop.range.start, loop.range.stop, loop.range.step))
 
 
 def _body(body: tuple[Stmt, ...]) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tack.lang.portable import Portable
 from tack.lang.source import Source
+from tack.runtime.native import KernelBase
 
 if TYPE_CHECKING:
     from tack.dtypes import VectorType
@@ -37,7 +38,7 @@ def _plain_function(function: object, kind: str) -> FunctionType:
     return inner
 
 
-class Kernel(Portable):
+class Kernel(Portable, KernelBase):
     """A function compiled for each combination of argument types it is called with.
 
     Call it with arrays and numbers. It returns None, or a Python number if the function ends in
@@ -64,8 +65,10 @@ class Kernel(Portable):
         self._templates: dict[tuple[Elements, Any], Lowered] = {}
         self._vectors: dict[str, VectorType] | None = None
         self._lock = threading.Lock()
+        self._set_params(self.params, self._positional)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call does. `KernelBase` comes here with every call that it does not run by itself."""
         if kwargs or len(args) != self._positional:
             args = self.bind(args, kwargs)
         try:
@@ -86,12 +89,22 @@ class Kernel(Portable):
             self.template()  # rejects them, with their place
         if self._signature is None:
             self._signature = inspect.signature(self.function)
+            self._tell_defaults(self._signature)
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"kernel '{self.__name__}': {error}") from None
         bound.apply_defaults()
         return tuple(bound.arguments[name] for name in self.params)
+
+    def _tell_defaults(self, signature: inspect.Signature) -> None:
+        from tack.runtime.learn import MISSING
+
+        found = list(signature.parameters.values())
+        if tuple(p.name for p in found) == self.params:
+            defaults = tuple(MISSING if p.default is p.empty else p.default for p in found)
+            only = sum(p.kind is p.POSITIONAL_ONLY for p in found)
+            self._set_defaults(defaults, only, sum(p.kind is not p.KEYWORD_ONLY for p in found))
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles the kernel for a call with these arguments, and launches nothing.
@@ -210,7 +223,9 @@ def _launch(kernel: Kernel, args: tuple[Any, ...]) -> Any:
     """Imports the runtime at the first launch, and puts its function in this one's place."""
     global _launch
     from tack.runtime.launch import launch
+    from tack.runtime.learn import start
 
+    start()  # a bad setting raises at every call
     _launch = launch
     return launch(kernel, args)
 

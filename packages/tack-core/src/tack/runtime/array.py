@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tack.dtypes import DType, ElementType, VectorType, as_element_type
+from tack.dtypes import ALL_DTYPES, DType, ElementType, VectorType, as_element_type
 from tack.runtime.convert import convert_array, convert_element, element_shape, is_integer
 from tack.runtime.device import Device, as_device
+from tack.runtime.native import ArrayBase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,10 +24,11 @@ __all__ = ["MAX_NDIM", "Array", "check_dtype", "check_shape", "new_array", "pars
 MAX_NDIM = 64  # NumPy's limit
 _MAX_NBYTES = 1 << 63
 _REPR_SIZE = 64  # larger arrays are shown without their values
+_NUMBERS = {dtype: number for number, dtype in enumerate(ALL_DTYPES)}
 
 
 @final
-class Array:
+class Array(ArrayBase):
     """A C-contiguous n-dimensional array on a device, made by ``tack.empty`` and its relatives.
 
     It is storage for kernels, not for arithmetic on the host: ``arr.numpy()`` gives a NumPy copy,
@@ -85,7 +87,10 @@ class Array:
         # Dispatch reads these on every call.
         self._sig = (dtype, shape)
         self._address = buffer.address + offset
-        self._span = (self._address, self._address + self._size * dtype.itemsize)
+        nbytes = self._size * dtype.itemsize
+        self._span = (self._address, self._address + nbytes)
+        about = (_NUMBERS[self.scalar], shape, self.components, writable, backend.domain_number)
+        self._describe(self._address, nbytes, *about)
 
     # What it is.
 

@@ -12,8 +12,10 @@ or ``TypeError`` for a bad ordinal or option, and anything else for a device tha
 
 from __future__ import annotations
 
+import functools
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
     from tack.runtime.device import Device
-    from tack.runtime.variants import Slot
+    from tack.runtime.learn import Plan
+    from tack.runtime.variants import Slot, Variant
 
 __all__ = ["Backend", "Buffer", "Number"]
 
 Number = int | float
 
 _FILL_CHUNK = 1 << 20  # bytes
+_serials = itertools.count()
+_domains: dict[tuple[object, ...], int] = {}
 
 
 class Buffer(ABC):
@@ -131,6 +136,7 @@ class Backend(ABC):
 
     def __init__(self, ordinal: int = 0, **options: object) -> None:
         self.ordinal = ordinal
+        self.serial = next(_serials)  # names the backend where nothing may keep it alive
         self.options: Mapping[str, object] = options
         # Compiled variants of each kernel (`tack.runtime.variants`), which go with their kernel.
         self.cache: WeakKeyDictionary[Kernel, Slot] = WeakKeyDictionary()
@@ -155,6 +161,11 @@ class Backend(ABC):
     def memory_domain(self) -> tuple[object, ...]:
         """Backends with equal domains can run kernels on each other's arrays."""
         return self.name, self.ordinal
+
+    @functools.cached_property
+    def domain_number(self) -> int:
+        """A number for `memory_domain`."""
+        return _domains.setdefault(self.memory_domain, len(_domains))
 
     @classmethod
     def device_count(cls) -> int:
@@ -226,6 +237,17 @@ class Backend(ABC):
             NotImplementedError: the backend compiles at a launch only.
         """
         raise NotImplementedError(f"{self.label} does not compile ahead")
+
+    def native_plan(self, kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan | None:
+        """How the native dispatcher runs calls like this one, or None: they are left to `execute`.
+
+        ``args`` are the accepted arguments of a call that ran.
+        """
+        return None
+
+    def run_packed(self, variant: Variant, packed: bytes, total: int, used: object) -> None:
+        """Runs a launch that the native dispatcher has packed and leaves to several threads."""
+        raise NotImplementedError(f"{self.label} has no native plans")
 
     def cache_target(self) -> tuple[tuple[str, str], ...] | None:
         """Everything that a stored variant depends on besides the kernel and its argument types, by name.

@@ -10,7 +10,7 @@ import numpy as np
 
 from tack.dtypes import i64
 from tack.errors import diagnostic
-from tack.runtime import settings
+from tack.runtime import native, settings
 from tack.runtime.array import Array, new_array
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def set_debug(on: bool = True, *, races: bool = False) -> None:
     """
     global _enabled, _races
     _enabled, _races = bool(on), bool(races)
+    native.set_debug(_enabled)
 
 
 def hidden_names(stored: Sequence[str]) -> tuple[str, ...]:

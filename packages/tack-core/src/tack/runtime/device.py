@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from tack.dtypes import DType
+from tack.runtime import native
 
 if TYPE_CHECKING:
     from tack.runtime.backend import Backend
@@ -78,6 +79,7 @@ class Device:
         self._backend.synchronize()
 
     def __enter__(self) -> Device:
+        native.note_entered()
         _entered.set((*_entered.get(), self))
         return self
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from tack.errors import did_you_mean
+from tack.runtime import native
 from tack.runtime.array import Array
 from tack.runtime.backend import Backend
 from tack.runtime.device import Device, as_device, entered_device
@@ -33,6 +34,7 @@ __all__ = [
     "resolve_backend",
     "set_default_device",
     "sync",
+    "tell_native",
 ]
 
 # Device types in the order in which `devices` lists them, and what brings each.
@@ -153,6 +155,7 @@ def set_default_device(spec: str | Device | None) -> None:
     _default = chosen
     if chosen is None:
         _initial = None
+    tell_native()
 
 
 def default_device() -> Device:
@@ -179,7 +182,14 @@ def _from_environment() -> Device:
     except RuntimeError as error:
         raise RuntimeError(f"TACK_DEVICE={value!r}: {error}") from error
     _initial = found
+    tell_native()
     return found
+
+
+def tell_native() -> None:
+    """Tells the native dispatcher which backend is the process's default."""
+    chosen = _default or _initial
+    native.set_default(-1 if chosen is None else chosen._backend.serial)
 
 
 def default_backend() -> Backend:

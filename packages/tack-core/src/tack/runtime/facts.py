@@ -109,7 +109,7 @@ class TemplateFacts:
 
     __slots__ = (
         *("arrays", "bounds", "lowered", "names", "needs", "params", "pinned", "positions", "primitives"),
-        *("seconds", "stored", "textures", "written"),
+        *("ranges", "seconds", "stored", "textures", "written"),
     )
 
     def __init__(self, lowered: Lowered) -> None:
@@ -126,6 +126,7 @@ class TemplateFacts:
         self.pinned = tuple((p.position, p) for p in self.params if p.pinned and p.pinned.is_integer)
         self.primitives: tuple[str, ...] = tuple(data["primitives"])
         self.arrays = frozenset(data["arrays"])
+        self.ranges: list[Any] | None = data["ranges"]
         self.bounds: Bounds
         if data["ranges"] is None:
             from tack.runtime.bounds import compile_bounds

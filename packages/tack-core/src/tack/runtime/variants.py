@@ -26,6 +26,7 @@ from tack.runtime.texture import Texture3D
 from tack.runtime.workgroups import check_workgroup_support
 
 if TYPE_CHECKING:
+    from tack._native import Table
     from tack.ir import nodes as ir
     from tack.lang.kernel import Kernel
     from tack.runtime.backend import Backend
@@ -133,7 +134,7 @@ class Slot:
     ``lock`` is held while a variant is built, so that of threads that miss at once one compiles.
     """
 
-    __slots__ = ("facts", "lock", "signatures", "variants")
+    __slots__ = ("facts", "lock", "signatures", "table", "variants")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # a signal handler may call the kernel that it interrupted
@@ -141,6 +142,7 @@ class Slot:
         self.variants: dict[Key, Variant] = {}
         # Call signatures that were seen, with the variants they resolved to, by disjointness.
         self.signatures: dict[Any, list[Variant | None]] = {}
+        self.table: Table | None = None  # the same for the native dispatcher, once it learned a call
 
 
 _MAX_SIGNATURES = 256
@@ -338,6 +340,8 @@ def _drop(token: Token) -> None:
                 variants = list(slot.variants.items())
                 slot.variants = {k: v for k, v in variants if not stale(k.template or ())}
                 slot.signatures.clear()
+                if slot.table is not None:
+                    slot.table.clear()
 
 
 on_retire(_drop)

@@ -17,12 +17,14 @@ from tack.runtime.cpu import launch
 from tack.runtime.cpu.buffer import CpuBuffer, allocate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
     from tack.runtime.backend import Number
     from tack.runtime.cpu.pool import Pool
+    from tack.runtime.learn import Plan
+    from tack.runtime.variants import Variant
 
 __all__ = ["BACKEND", "CpuBackend"]
 
@@ -96,6 +98,16 @@ class CpuBackend(Backend):
 
     def compile(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
         launch.prepare_launch(self, kernel, args)
+
+    def native_plan(self, kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan | None:
+        from tack.runtime.cpu.launch import native_plan
+
+        return native_plan(kernel, variant, args)
+
+    def run_packed(self, variant: Variant, packed: bytes, total: int, used: object) -> None:
+        from tack.runtime.cpu.launch import run
+
+        run(self, variant.payload, packed, total, used)
 
     def cache_target(self) -> tuple[tuple[str, str], ...] | None:
         return launch.target()

@@ -14,6 +14,7 @@ from tack.codegen.llvm.jit import load_object
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.array import Array
 from tack.runtime.debug import HIDDEN, raise_violation
+from tack.runtime.learn import Plan
 from tack.runtime.variants import Variant, resolve_variant
 from tack.runtime.workgroups import check_workgroup_launch
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.cpu.backend import CpuBackend
 
-__all__ = ["Program", "build", "describe", "execute", "prepare_launch"]
+__all__ = ["Program", "build", "describe", "execute", "native_plan", "prepare_launch"]
 
 # A launch fans out to the pool when its estimated serial time, in ns, is worth it.
 _WORTH_FANNING_OUT = 150_000.0
@@ -42,7 +43,7 @@ _DTYPES = {d.name: d for d in ALL_DTYPES}
 
 def describe(kernel: ir.Kernel) -> dict[str, Any]:
     """What launches need of a typed kernel besides its machine code, as data for the disk cache."""
-    from tack.codegen.cost import iteration_cost
+    from tack.codegen.cost import is_bounded, iteration_cost
     from tack.codegen.llvm import check_sites, print_sites
     from tack.ir import nodes as ir
     from tack.ir.workgroups import WORKGROUP, primitives
@@ -55,6 +56,7 @@ def describe(kernel: ir.Kernel) -> dict[str, Any]:
         "slots": "=" + "".join(fields) + dims + ("Q" if prints else ""),
         "result": None if kernel.result is None else str(kernel.result_type),
         "cost": iteration_cost(kernel),
+        "bounded": is_bounded(kernel),
         "group": WORKGROUP if primitives(kernel) else 1,  # what a chunk is a multiple of
         "prints": prints,
         "record": [p.name for p in kernel.params].index(HIDDEN[1]) if checked else None,
@@ -154,6 +156,19 @@ def execute(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> int |
 def prepare_launch(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> tuple[Variant, list[Any]]:
     """The variant for a call, compiled if need be, and the arguments that it takes."""
     return resolve_variant(backend, kernel, args, build)
+
+
+def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan | None:
+    """See `Backend.native_plan`."""
+    program: Program = variant.payload
+    if program.prints or program.checks:
+        return None
+    total, launch = launch_range(kernel, variant, args)
+    dtype = program.result_dtype
+    result = 0 if dtype is None else program.code.address("result")
+    number = -1 if dtype is None else ALL_DTYPES.index(dtype)
+    packed = program.pack(args, launch, ())
+    return Plan(program.address, result, number, program.about["bounded"], program.cost, packed, total)
 
 
 def save(program: Program) -> bytes:

@@ -1,0 +1,66 @@
+"""The native dispatcher, `tack._native`, or what stands in for it where it is not installed.
+
+It is optional: `ArrayBase` and `KernelBase` are then plain Python classes, and every call takes the
+Python path, `Kernel._call`, which defines what a call does. `tack.runtime.learn` turns it on.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["ArrayBase", "KernelBase", "module", "note_entered", "set_debug", "set_default"]
+
+# The extension, or None; ``missing`` then says why.
+module: ModuleType | None
+missing: str | None = None
+
+try:
+    from tack import _native as module
+except ImportError as error:
+    module = None
+    missing = f"it is not installed ({error})"
+
+if TYPE_CHECKING:
+    from tack._native import ArrayBase, KernelBase
+elif module is not None:
+    ArrayBase, KernelBase = module.ArrayBase, module.KernelBase
+else:
+
+    class ArrayBase:
+        """The base of `Array`."""
+
+        __slots__ = ()
+
+        def _describe(self, *_: Any) -> None:
+            """Tells C what dispatch reads of the array."""
+
+    class KernelBase:
+        """The base of `Kernel`."""
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return self._call(*args, **kwargs)
+
+        def _set_params(self, *_: Any) -> None:
+            """Tells C how to bind positional arguments."""
+
+        def _set_defaults(self, *_: Any) -> None:
+            """Tells C how to bind others."""
+
+
+def set_debug(on: bool) -> None:
+    """Says that debug mode is now on or off, whatever the environment says."""
+    if module is not None:
+        module.set_debug(int(on))
+
+
+def set_default(serial: int) -> None:
+    """Says which backend is the process's default; -1: that has to be asked for."""
+    if module is not None:
+        module.set_default(serial)
+
+
+def note_entered() -> None:
+    """Says that from now on a thread or task may have a default device of its own."""
+    if module is not None:
+        module.note_entered()
