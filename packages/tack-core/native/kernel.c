@@ -147,6 +147,32 @@ dispatch(KernelObject *self, PyObject *const *args, int count, PyObject **result
     return status;
 }
 
+/* resolve(kernel, args): the variant that a call with these arguments would run natively, or None. */
+PyObject *
+resolve(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *kernel, *args, *items[MAX_ARGS], *found = NULL;
+    int count;
+    if (!PyArg_ParseTuple(arguments, "O!O!", state.kernel_base, &kernel, &PyTuple_Type, &args))
+        return NULL;
+    KernelObject *self = (KernelObject *)kernel;
+    TableObject *table = state.enabled && !is_debugging() ? table_of(self) : NULL;
+    if (table && table->store && bind(self, args, NULL, items, &count)) {
+        Call call;
+        Packed packed;
+        Plan *plan = NULL;
+        Store *store = table->store;
+        start_call(table, &call);
+        store->references++;
+        if (find_plan(store, items, count, &call, &packed, &plan) == DONE)
+            found = Py_NewRef(plan->variant);
+        release_owned(&call, 0);
+        store_release(store);
+    }
+    PyErr_Clear();
+    return found ? found : Py_NewRef(Py_None);
+}
+
 /* Lets tack.runtime.learn look at a call that the Python path ran. A failure there is no failure of the call. */
 static void
 learn(PyObject *self, PyObject *args, PyObject *kwargs)

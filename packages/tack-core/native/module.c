@@ -151,6 +151,7 @@ static PyMethodDef methods[] = {
     {"set_default", set_default, METH_O, "Says which backend is the default."},
     {"note_entered", note_entered, METH_NOARGS, "Says that a device was entered."},
     {"teach", teach_call, METH_VARARGS, "Stores how a call is dispatched."},
+    {"resolve", resolve, METH_VARARGS, "The variant that a call would run natively, or None."},
     {"read_back", read_back, METH_O, "What dispatch reads of a NumPy array."},
     {"class_attributes", class_attributes, METH_O, "What layouts read of a class."},
     {NULL, NULL, 0, NULL},

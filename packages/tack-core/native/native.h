@@ -230,6 +230,7 @@ typedef struct KernelObject {
 } KernelObject;
 
 int kernel_add_table(KernelObject *kernel, TableObject *table);
+PyObject *resolve(PyObject *module, PyObject *arguments);
 void kernel_remove_table(KernelObject *kernel, TableObject *table);
 
 /* --- module.c ---------------------------------------------------------------------------------- */

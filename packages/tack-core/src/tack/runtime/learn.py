@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tack.runtime.facts import TemplateFacts
     from tack.runtime.variants import Slot, Variant
 
-__all__ = ["MISSING", "Plan", "is_enabled", "learn", "start", "unused_because"]
+__all__ = ["MISSING", "Plan", "learn", "start", "unused_because"]
 
 MISSING = object()  # in place of the default of a parameter that has none
 _HEAP_TYPE = 1 << 9  # a type's flag: made at run time, so that its attributes can change
@@ -67,7 +67,7 @@ def start() -> None:
         ValueError: ``TACK_DISPATCH`` has a bad value.
     """
     global _problem, _started
-    wanted = settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "native"
+    wanted = _wanted()
     if native.module is not None and not _started:
         native.module.start(_config())
         tell_native()
@@ -84,7 +84,11 @@ def unused_because() -> str | None:
         return native.missing
     if _problem is not None:
         return f"its self-check failed: {_problem}"
-    return "TACK_DISPATCH is python" if os.environ.get("TACK_DISPATCH", "").strip() == "python" else None
+    return None if _wanted() else "TACK_DISPATCH is python"
+
+
+def _wanted() -> bool:
+    return settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "native"
 
 
 def _config() -> dict[str, Any]:
@@ -146,11 +150,6 @@ def _self_check() -> str | None:
             if native.module.read_back(given) != expected:
                 return f"a NumPy array of {dtype} is laid out in another way than expected"
     return None
-
-
-def is_enabled() -> bool:
-    """Whether the native dispatcher is in use."""
-    return _started and unused_because() is None
 
 
 # --- learning -----------------------------------------------------------------------------------

@@ -98,7 +98,8 @@ class Program:
         try:
             return self.slots.pack(*values, *launch, *tail)
         except OverflowError:  # a float past f32 is an infinity there
-            values = [float(np.float32(v)) if type(v) is float else v for v in values]
+            with np.errstate(over="ignore"):
+                values = [float(np.float32(v)) if type(v) is float else v for v in values]
             return self.slots.pack(*values, *launch, *tail)
 
 
