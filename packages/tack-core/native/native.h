@@ -117,7 +117,7 @@ typedef struct {
     int64_t slot, op, axis;
 } Need;
 
-enum { NEED_SIZE, NEED_NDIM, NEED_REST, NEED_AXIS };
+enum { NEED_SIZE, NEED_REST, NEED_AXIS };
 
 typedef struct {
     int64_t slot;

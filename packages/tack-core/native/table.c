@@ -187,7 +187,8 @@ find_form(Store *store, const Call *call)
     return NULL;
 }
 
-/* The extents that are compiled in, as shape_signature() in runtime/variants.py has them. */
+/* The extents that are compiled in, as shape_signature() in runtime/variants.py has them. The numbers of
+ * axes are in the words of the arrays. */
 bool
 add_extents(const Form *form, Call *call)
 {
@@ -205,8 +206,7 @@ add_extents(const Form *form, Call *call)
             fits = add_word(call, has ? (uint64_t)value->dims[axis] : UINT64_MAX);
         }
         else {
-            fits = add_word(call, (uint64_t)value->ndim);
-            for (int i = 1; fits && need->op == NEED_REST && i < value->ndim; i++)
+            for (int i = 1; fits && i < value->ndim; i++)
                 fits = add_word(call, (uint64_t)value->dims[i]);
         }
     }

@@ -49,8 +49,7 @@ read_numpy(PyObject *arg, Value *value, Call *call)
 {
     PyArrayObject_fields *array = (PyArrayObject_fields *)arg;
     int dtype = numpy_dtype((PyObject *)array->descr);
-    /* One without axes may stand for its element. */
-    if (dtype == NO_DTYPE || array->nd == 0 || !(array->flags & NPY_ARRAY_C_CONTIGUOUS) ||
+    if (dtype == NO_DTYPE || !(array->flags & NPY_ARRAY_C_CONTIGUOUS) ||
         !call->wraps_host_memory)
         return PYTHON;
     int64_t size = 1;

@@ -214,13 +214,13 @@ def _plan(variant: Variant, plan: Plan) -> tuple[Any, ...]:
 
 # --- what a template's calls have in common -----------------------------------------------------
 
-_SIZE, _NDIM, _REST, _AXIS = range(4)
+_SIZE, _REST, _AXIS = range(3)
 
 
 def _form(facts: TemplateFacts, specializes_disjoint: bool) -> tuple[Any, ...]:
     if facts.ranges is None:
         raise Unteachable
-    needs = [n for position, (_, axis) in facts.needs for n in (position, *_need(axis))]
+    needs = [n for k, (_, axis) in facts.needs if axis != "ndim" for n in (k, *_need(axis))]
     pinned = [
         n
         for position, p in facts.pinned
@@ -237,7 +237,7 @@ def _need(axis: int | str) -> tuple[int, int]:
         return _REST, 0
     if isinstance(axis, int):
         return _AXIS, axis
-    return {"size": (_SIZE, 0), "ndim": (_NDIM, 0), "len": (_AXIS, 0)}[axis]
+    return {"size": (_SIZE, 0), "len": (_AXIS, 0)}[axis]
 
 
 _OPERATIONS = {
