@@ -74,6 +74,7 @@ typedef struct {
     bool wraps_host_memory; /* whether that takes NumPy arrays */
     PyTypeObject *unknown;  /* the device class that a MISS did not know */
     int stopped_at;         /* the argument that is not read */
+    const void *unchanged;  /* the layout whose classes were looked at last: several instances may share it */
     Value values[MAX_VALUES];
     uint64_t words[MAX_WORDS];
     PyObject *owned[MAX_VALUES]; /* attributes of instances, which another thread might replace */

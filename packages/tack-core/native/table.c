@@ -371,6 +371,7 @@ start_call(const TableObject *table, Call *call)
     call->domain = table->domain;
     call->wraps_host_memory = table->wraps_host_memory;
     call->unknown = NULL;
+    call->unchanged = NULL;
 }
 
 /* Reads the arguments, with the layouts of a lesson added as far as they are not known. */

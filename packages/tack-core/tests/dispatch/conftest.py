@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -10,11 +11,20 @@ from tack.runtime import native
 from tack.runtime.learn import start
 
 
+def need_native() -> None:
+    """Skips a test without the native dispatcher, and fails it where that was required."""
+    if native.module is None:
+        reason = f"no native dispatcher: {native.missing}"
+        if os.environ.get("TACK_REQUIRE_NATIVE"):
+            pytest.fail(f"TACK_REQUIRE_NATIVE is set, but there is {reason}")
+        pytest.skip(reason)
+
+
 @pytest.fixture(params=["native", "python"])
 def dispatcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Runs a test once with each dispatcher."""
-    if request.param == "native" and native.module is None:
-        pytest.skip(f"no native dispatcher: {native.missing}")
+    if request.param == "native":
+        need_native()
     monkeypatch.setenv("TACK_DISPATCH", request.param)
     start()
     yield request.param
@@ -25,6 +35,5 @@ def dispatcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def natively() -> None:
     """For tests of the native dispatcher itself."""
-    if native.module is None:
-        pytest.skip(f"no native dispatcher: {native.missing}")
+    need_native()
     start()

@@ -522,7 +522,7 @@ WITHOUT = "sys.modules['tack._native'] = None\n"
 class TestWithoutTheExtension:
     def test_info_says_so(self) -> None:
         done = child(WITHOUT + "from tack.__main__ import main\nmain(['info'])")
-        assert "native dispatcher  no: it is not installed" in done.stdout
+        assert "native dispatcher  no: it is not installed;" in done.stdout
 
     @pytest.mark.parametrize(
         "files",

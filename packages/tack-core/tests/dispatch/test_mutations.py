@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import tack
-from tack.runtime import native
 
 NATIVE = Path(__file__).parents[2] / "native"
 INCLUDES = ["-I", sysconfig.get_paths()["include"], "-isystem", np.get_include()]
@@ -82,10 +81,7 @@ MUTANTS = [
     ("debug_mode", "kernel.c", "return state.debug;", "return false;"),
 ]
 
-pytestmark = [
-    pytest.mark.skipif(native.module is None, reason=f"no native dispatcher: {native.missing}"),
-    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
-]
+pytestmark = pytest.mark.usefixtures("natively")
 
 
 def build(folder: Path, name: str, text: str) -> Path:
@@ -103,6 +99,8 @@ def build(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler to make mutants with")
     folder = tmp_path_factory.mktemp("objects")
     for source in NATIVE.glob("*.c"):
         subprocess.run(["cc", *FLAGS, "-c", source, "-o", folder / f"{source.stem}.o"], check=True)

@@ -18,8 +18,13 @@ missing: str | None = None
 try:
     from tack import _native as module
 except ImportError as error:
+    from importlib.util import find_spec
+
     module = None
-    missing = f"it is not installed ({error})"
+    if find_spec("tack._native") is None:
+        missing = "it is not installed; a C compiler and Python.h are needed when Tack is"
+    else:
+        missing = f"it does not load: {error}"
 
 if TYPE_CHECKING:
     from tack._native import ArrayBase, KernelBase
