@@ -204,7 +204,8 @@ static PyObject *
 kernel_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     PyObject *result = NULL;
-    Status status = state.enabled ? try_natively((KernelObject *)self, args, kwargs, &result) : PYTHON;
+    KernelObject *kernel = (KernelObject *)self;
+    Status status = state.enabled ? try_natively(kernel, args, kwargs, &result) : state.armed ? MISS : PYTHON;
     if (status == DONE || status == FAILED)
         return result;
     PyObject *python = PyObject_GetAttr(self, state.call_name);
@@ -212,8 +213,11 @@ kernel_call(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     result = PyObject_Call(python, args, kwargs);
     Py_DECREF(python);
-    if (result && status == MISS && state.enabled)
-        learn(self, args, kwargs);
+    if (result && status == MISS && state.armed) {
+        if (kernel->missed)
+            learn(self, args, kwargs);
+        kernel->missed = true;
+    }
     return result;
 }
 

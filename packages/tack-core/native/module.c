@@ -61,7 +61,7 @@ keep_types(PyObject *config)
     return !PyErr_Occurred();
 }
 
-/* start(config): see tack.runtime.learn.start. */
+/* start(config): see tack.runtime.learn._configure. */
 static PyObject *
 start(PyObject *Py_UNUSED(module), PyObject *config)
 {
@@ -76,7 +76,6 @@ start(PyObject *Py_UNUSED(module), PyObject *config)
     state.number = keep(config, "number");
     state.bool_ = keep(config, "bool");
     state.missing = keep(config, "missing");
-    state.learn = keep(config, "learn");
     state.default_backend = keep(config, "default_backend");
     state.fan_out = keep(config, "fan_out");
     state.environ = keep(config, "environ");
@@ -84,6 +83,17 @@ start(PyObject *Py_UNUSED(module), PyObject *config)
     state.debug_enabled = keep(config, "debug_enabled");
     if (!keep_types(config) || PyErr_Occurred())
         return NULL;
+    Py_RETURN_NONE;
+}
+
+/* arm(learn): what to call with calls to learn from; None for nothing. */
+static PyObject *
+arm(PyObject *Py_UNUSED(module), PyObject *learn)
+{
+    PyObject *old = state.learn;
+    state.learn = Py_NewRef(learn);
+    Py_XDECREF(old);
+    state.armed = learn != Py_None;
     Py_RETURN_NONE;
 }
 
@@ -146,6 +156,7 @@ class_attributes(PyObject *Py_UNUSED(module), PyObject *cls)
 
 static PyMethodDef methods[] = {
     {"start", start, METH_O, "Takes the types and functions that dispatch needs."},
+    {"arm", arm, METH_O, "Says what to call with calls to learn from."},
     {"enable", enable, METH_O, "Turns native dispatch on or off."},
     {"set_debug", set_debug, METH_O, "Says whether debug mode is on."},
     {"set_default", set_default, METH_O, "Says which backend is the default."},

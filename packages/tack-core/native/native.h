@@ -226,6 +226,7 @@ typedef struct KernelObject {
     PyObject *defaults; /* one per parameter, or NULL: not known yet */
     int positional;     /* how many arguments need no binding; -1: any call does */
     int positional_only, positional_most;
+    bool missed; /* once: what is called once is not worth learning */
     int ntables;
     TableObject **tables; /* not owned: backends own them */
 } KernelObject;
@@ -250,7 +251,8 @@ typedef struct {
 
 /* What the Python side tells at start-up, and what of its state decides calls. */
 typedef struct {
-    bool enabled;
+    bool armed;   /* calls may be learned from, which enables the rest */
+    bool enabled; /* calls are dispatched */
     PyTypeObject *array_base, *kernel_base, *table_type;
     PyTypeObject *array, *texture, *ndarray, *func, *number, *bool_;
     ScalarType scalars[MAX_TYPES];

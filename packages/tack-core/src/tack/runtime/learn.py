@@ -61,34 +61,41 @@ class Unteachable(Exception):
 
 
 def start() -> None:
-    """Turns native dispatch on if it is there, works, and ``TACK_DISPATCH`` does not say ``python``.
+    """Makes native dispatch ready, if it is there and ``TACK_DISPATCH`` does not say ``python``.
+
+    The first call that is worth learning turns it on.
 
     Raises:
         ValueError: ``TACK_DISPATCH`` has a bad value.
     """
+    wanted = settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "native"
+    if native.module is not None:
+        native.module.arm(learn if wanted else None)
+        native.module.enable(wanted and _started and _problem is None)
+
+
+def _configure() -> bool:
+    """Turns native dispatch on if it works; whether it does."""
     global _problem, _started
-    wanted = _wanted()
-    if native.module is not None and not _started:
+    assert native.module is not None
+    if not _started:
         native.module.start(_config())
         tell_native()
         _problem = _self_check()
         _started = True
-    if native.module is not None:
-        native.module.enable(wanted and _problem is None)
+    if _problem is not None:
+        native.module.arm(None)
+    native.module.enable(_problem is None)
+    return _problem is None
 
 
 def unused_because() -> str | None:
     """Why the native dispatcher is not in use, or None if it is. Raises as `start` does."""
-    start()
+    if settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "python":
+        return "TACK_DISPATCH is python"
     if native.module is None:
         return native.missing
-    if _problem is not None:
-        return f"its self-check failed: {_problem}"
-    return None if _wanted() else "TACK_DISPATCH is python"
-
-
-def _wanted() -> bool:
-    return settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "native"
+    return None if _configure() else f"its self-check failed: {_problem}"
 
 
 def _config() -> dict[str, Any]:
@@ -123,7 +130,6 @@ def _config() -> dict[str, Any]:
         "dtypes": tuple((d.numpy, k) for k, d in sorted(enumerate(ALL_DTYPES), key=lambda p: p[1].kind)),
         "plain": (*(kind for kind in plain if kind is not Func), np.ndarray),
         "missing": MISSING,
-        "learn": learn,
         "default_backend": lambda: default_backend().serial,
         "fan_out": _fan_out,
         "environ": environ._data,
@@ -158,6 +164,8 @@ def _self_check() -> str | None:
 def learn(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
     """Teaches the native dispatcher a call that the Python path ran without an error."""
     assert native.module is not None
+    if not _configure() or debug.enabled():
+        return
     tell_native()
     if kwargs or len(args) != kernel._positional:
         args = kernel.bind(args, kwargs or {})
@@ -170,7 +178,7 @@ def learn(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any] | None) 
     key, lesson = _lesson(backend, kernel, slot, args)
     learned = native.module.teach(slot.table, args, lesson)
     # A class constant, which the packed bytes do not show, may have changed meanwhile.
-    if learned and _lesson(backend, kernel, slot, args)[0] != key:
+    if learned and key is not None and key.template and _lesson(backend, kernel, slot, args)[0] != key:
         slot.table.clear()
 
 
@@ -178,7 +186,7 @@ def _lesson(
     backend: Backend, kernel: Kernel, slot: Slot, args: tuple[Any, ...]
 ) -> tuple[Key | None, tuple[Any, ...] | None]:
     """The key that the call has, and what C is to remember; None if it cannot."""
-    if kernel.vector_params or debug.enabled():
+    if kernel.vector_params:
         return None, None
     call = expand(kernel, args)
     facts = facts_of(slot, kernel, call)
