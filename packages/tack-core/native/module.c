@@ -50,13 +50,16 @@ keep_types(PyObject *config)
             return false;
         state.scalars[k].kind = (char)kind;
     }
-    for (Py_ssize_t k = 0; k < ndtypes; k++)
-        if (!PyArg_ParseTuple(PyTuple_GetItem(dtypes, k), "Oi", &state.dtypes[k].descr, &state.dtypes[k].dtype))
+    for (Py_ssize_t k = 0; k < ndtypes; k++) {
+        int number, dtype;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(dtypes, k), "ii", &number, &dtype))
             return false;
+        if (0 <= number && number < MAX_TYPES)
+            state.dtypes[number] = dtype + 1;
+    }
     for (Py_ssize_t k = 0; k < nplain; k++)
         state.plain[k] = (PyTypeObject *)PyTuple_GetItem(plain, k);
     state.nscalars = (int)nscalars;
-    state.ndtypes = (int)ndtypes;
     state.nplain = (int)nplain;
     return !PyErr_Occurred();
 }

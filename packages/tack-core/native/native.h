@@ -244,11 +244,6 @@ typedef struct {
     char kind; /* 'i' integer, 'f' float, 'b' bool */
 } ScalarType;
 
-typedef struct {
-    PyObject *descr;
-    int dtype;
-} NumpyDtype;
-
 /* What the Python side tells at start-up, and what of its state decides calls. */
 typedef struct {
     bool armed;   /* calls may be learned from, which enables the rest */
@@ -257,8 +252,7 @@ typedef struct {
     PyTypeObject *array, *texture, *ndarray, *func, *number, *bool_;
     ScalarType scalars[MAX_TYPES];
     int nscalars;
-    NumpyDtype dtypes[MAX_TYPES];
-    int ndtypes;
+    int dtypes[MAX_TYPES]; /* one more than the dtype, by NumPy's type number */
     PyTypeObject *plain[MAX_TYPES]; /* common types whose attributes stay on the host */
     int nplain;
     PyObject *missing;                               /* stands for "no default" */

@@ -34,12 +34,11 @@ read_array(ArrayObject *array, Value *value, Call *call, int tag)
 }
 
 static int
-numpy_dtype(PyObject *descr)
+numpy_dtype(const PyArray_Descr *descr)
 {
-    for (int k = 0; k < state.ndtypes; k++)
-        if (state.dtypes[k].descr == descr)
-            return state.dtypes[k].dtype;
-    return NO_DTYPE; /* an equal dtype may be another object: Python compares them */
+    int number = descr->type_num;
+    bool native = descr->byteorder == '=' || descr->byteorder == '|';
+    return native && 0 <= number && number < MAX_TYPES ? state.dtypes[number] - 1 : NO_DTYPE;
 }
 
 static const int item_sizes[N_DTYPES] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
@@ -48,7 +47,7 @@ Status
 read_numpy(PyObject *arg, Value *value, Call *call)
 {
     PyArrayObject_fields *array = (PyArrayObject_fields *)arg;
-    int dtype = numpy_dtype((PyObject *)array->descr);
+    int dtype = numpy_dtype(array->descr);
     if (dtype == NO_DTYPE || !(array->flags & NPY_ARRAY_C_CONTIGUOUS) ||
         !call->wraps_host_memory)
         return PYTHON;
@@ -198,6 +197,7 @@ read_back(PyObject *Py_UNUSED(module), PyObject *arg)
     }
     if (!shape)
         return NULL;
-    return Py_BuildValue("(KiNO)", (unsigned long long)value.address, numpy_dtype((PyObject *)((PyArrayObject_fields *)arg)->descr),
-                         shape, value.writable ? Py_True : Py_False);
+    int dtype = numpy_dtype(((PyArrayObject_fields *)arg)->descr);
+    return Py_BuildValue("(KiNO)", (unsigned long long)value.address, dtype, shape,
+                         value.writable ? Py_True : Py_False);
 }

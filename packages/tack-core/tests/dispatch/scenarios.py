@@ -147,6 +147,11 @@ def contiguity() -> None:
     refuses(ValueError, lambda: copy(f32(1, 2, 3, 4)[::2], f32(0, 0)))
 
 
+def byte_order() -> None:
+    warm(copy, f32(1, 2), f32(0, 0))
+    refuses(TypeError, lambda: copy(f32(1, 2).astype(">f4"), f32(0, 0)))
+
+
 def memory_domain() -> None:
     class Elsewhere(CpuBackend):
         """Has memory and kernels of its own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import resource
 import subprocess
 import sys
@@ -354,11 +355,16 @@ class TestNativeDispatcher:
 
     def test_what_is_dispatched_natively(self) -> None:
         x = np.zeros(4, np.float32)
+        unpickled = pickle.loads(pickle.dumps(x))  # its dtype is an object of its own
+        assert unpickled.dtype is not x.dtype
+        long = np.zeros(4, np.longlong)
         for call in (
             lambda: fill(x, 1.0),
             lambda: fill(tack.asarray(x), 1.0),
             lambda: fill(x, 2),
             lambda: fill(x, 2**40),
+            lambda: fill(unpickled, 2),
+            lambda: fill(long, 2),
             lambda: fill(x, True),
             lambda: fill(x, np.float32(1)),
             lambda: fill(x, np.int8(1)),

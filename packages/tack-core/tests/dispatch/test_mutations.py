@@ -32,6 +32,7 @@ MUTANTS = [
     ("unsigned_integers", "values.c", "add_word(call, W_U64)", "add_word(call, W_I64)"),
     ("floats_and_integers", "values.c", "add_word(call, W_FLOAT)", "add_word(call, W_I32)"),
     ("contiguity", "values.c", "!(array->flags & NPY_ARRAY_C_CONTIGUOUS)", "false"),
+    ("byte_order", "values.c", "descr->byteorder == '=' || descr->byteorder == '|'", "true"),
     ("memory_domain", "values.c", " || array->domain != call->domain", ""),
     (
         "extent_of_an_axis",

@@ -127,7 +127,13 @@ def _config() -> dict[str, Any]:
             *((kind, "f") for kind in (np.float64, np.float32, np.float16)),
             (np.bool_, "b"),
         ),
-        "dtypes": tuple((d.numpy, k) for k, d in sorted(enumerate(ALL_DTYPES), key=lambda p: p[1].kind)),
+        # By NumPy's number: dtypes that compare equal may be several objects, and have several numbers.
+        "dtypes": tuple(
+            (np.dtype(code).num, number)
+            for code in "bBhHiIlLqQfd"
+            for number, dtype in enumerate(ALL_DTYPES)
+            if dtype.numpy == np.dtype(code)
+        ),
         "plain": (*(kind for kind in plain if kind is not Func), np.ndarray),
         "missing": MISSING,
         "default_backend": lambda: default_backend().serial,
