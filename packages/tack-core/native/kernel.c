@@ -139,7 +139,9 @@ dispatch(KernelObject *self, PyObject *const *args, int count, PyObject **result
     Status status = find_plan(store, args, count, &call, &packed, &plan);
     if (status == DONE) {
         store->hits++;
-        *result = run_plan(plan, &call, &packed, args, count);
+        PyObject *pool = Py_XNewRef(table->pool); /* the table may go meanwhile */
+        *result = run_plan(plan, &call, &packed, pool, args, count);
+        Py_XDECREF(pool);
         status = *result ? DONE : FAILED;
     }
     release_owned(&call, 0);

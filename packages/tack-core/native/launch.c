@@ -1,9 +1,10 @@
 /* From a call whose variant is known to its result. */
 #include "native.h"
 
-/* Estimated nanoseconds from which the pool, and from which letting other threads run, are worth it. */
-static const double WORTH_FANNING_OUT = 150000.0, WORTH_RELEASING = 10000.0;
-enum { WORKGROUP = 256 };
+/* Estimated nanoseconds from which letting other threads run is worth it, and several threads of native
+ * pools and of Python's. */
+static const double WORTH_RELEASING = 10000.0, WORTH_FANNING_OUT = 20000.0, WORTH_PYTHON_THREADS = 150000.0;
+enum { WORKGROUP = 256, CHUNKS_PER_THREAD = 4 };
 
 /* Whether no array that the kernel writes shares memory with another array of the call. */
 bool
@@ -219,27 +220,36 @@ as_number(int dtype, uint64_t bits)
     }
 }
 
+/* On the native pool's threads: in chunks of whole groups, a few for each thread. */
+static void
+fan_out_natively(const Plan *plan, Packed *packed, PyObject *pool)
+{
+    int64_t groups = packed->total / plan->group + (packed->total % plan->group != 0);
+    int64_t chunks = (int64_t)pool_threads(pool) * CHUNKS_PER_THREAD;
+    int64_t groups_each = groups / chunks + (groups % chunks != 0);
+    pool_run(pool, plan->launch, packed->slots, packed->total, groups_each * plan->group);
+}
+
 /* Runs all iterations, and evaluates the kernel's return expression. */
 PyObject *
-run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *const *args, int count)
+run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *pool, PyObject *const *args, int count)
 {
     double work = (double)packed->total * plan->cost;
-    bool long_enough = !plan->bounded || work > WORTH_RELEASING;
     uint64_t result = 0;
-    if (packed->total && work >= WORTH_FANNING_OUT) {
+    bool done = packed->total == 0;
+    if (!done && !pool && work >= WORTH_PYTHON_THREADS) {
         if (!fan_out(plan, call, packed, args, count))
             return NULL;
-        if (plan->result)
-            plan->result(packed->slots, &result);
+        done = true;
     }
-    else {
-        PyThreadState *thread = long_enough ? PyEval_SaveThread() : NULL;
-        if (packed->total)
-            plan->launch(packed->slots, 0, packed->total);
-        if (plan->result)
-            plan->result(packed->slots, &result);
-        if (thread)
-            PyEval_RestoreThread(thread);
-    }
+    PyThreadState *thread = !done && (!plan->bounded || work > WORTH_RELEASING) ? PyEval_SaveThread() : NULL;
+    if (!done && pool && work >= WORTH_FANNING_OUT && pool_threads(pool) > 1)
+        fan_out_natively(plan, packed, pool);
+    else if (!done)
+        plan->launch(packed->slots, 0, packed->total);
+    if (plan->result)
+        plan->result(packed->slots, &result);
+    if (thread)
+        PyEval_RestoreThread(thread);
     return plan->result ? as_number(plan->result_dtype, result) : Py_NewRef(Py_None);
 }

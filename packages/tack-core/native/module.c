@@ -191,8 +191,9 @@ module_exec(PyObject *module)
     state.kernel_base = add_type(module, &kernel_spec);
     state.table_type = add_type(module, &table_spec);
     state.array_base = add_type(module, &array_spec);
+    state.pool_type = add_type(module, &pool_spec);
     return state.mark && state.storage && state.call_name && state.kernel_base && state.table_type &&
-                   state.array_base
+                   state.array_base && state.pool_type
                ? 0
                : -1;
 }

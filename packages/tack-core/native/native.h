@@ -148,6 +148,7 @@ typedef struct {
     int64_t *written;
     Aligned *aligned;
     bool full_workgroups;
+    int64_t group; /* what the parts of a launch are multiples of */
     bool bounded; /* whether the estimated cost can be trusted */
     double cost;
 } Plan;
@@ -191,6 +192,7 @@ typedef struct {
     int64_t backend;
     int32_t domain;
     bool wraps_host_memory;
+    PyObject *pool; /* of native threads, or NULL */
     unsigned long long learned;
     Store *store;
 } TableObject;
@@ -215,7 +217,12 @@ typedef struct {
 
 bool disjoint(const Form *form, const Call *call);
 Status check_and_pack(const Form *form, const Plan *plan, const Call *call, Packed *packed);
-PyObject *run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *const *args, int count);
+PyObject *run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *pool, PyObject *const *args, int count);
+
+/* --- pool.c ------------------------------------------------------------------------------------ */
+
+int pool_threads(PyObject *pool);
+void pool_run(PyObject *pool, void (*launch)(void *, int64_t, int64_t), void *slots, int64_t total, int64_t chunk);
 
 /* --- kernel.c ---------------------------------------------------------------------------------- */
 
@@ -248,7 +255,7 @@ typedef struct {
 typedef struct {
     bool armed;   /* calls may be learned from, which enables the rest */
     bool enabled; /* calls are dispatched */
-    PyTypeObject *array_base, *kernel_base, *table_type;
+    PyTypeObject *array_base, *kernel_base, *table_type, *pool_type;
     PyTypeObject *array, *texture, *ndarray, *func, *number, *bool_;
     ScalarType scalars[MAX_TYPES];
     int nscalars;
@@ -267,7 +274,7 @@ typedef struct {
 
 extern State state;
 
-extern PyType_Spec array_spec, kernel_spec, table_spec;
+extern PyType_Spec array_spec, kernel_spec, pool_spec, table_spec;
 
 int64_t *read_ints(PyObject *sequence, int *count);
 PyObject *read_back(PyObject *module, PyObject *arg);

@@ -282,15 +282,17 @@ plan_new(PyObject *spec)
         return (Plan *)PyErr_NoMemory();
     PyObject *variant, *slots, *written, *aligned;
     unsigned long long launch, result;
+    long long group;
     int full, bounded;
-    bool made = PyArg_ParseTuple(spec, "OKKiOOOpdp", &variant, &launch, &result, &plan->result_dtype, &slots, &written,
-                                 &aligned, &full, &plan->cost, &bounded);
+    bool made = PyArg_ParseTuple(spec, "OKKiOOOpdpL", &variant, &launch, &result, &plan->result_dtype, &slots, &written,
+                                 &aligned, &full, &plan->cost, &bounded, &group);
     if (made) {
         plan->variant = Py_NewRef(variant);
         plan->launch = (void (*)(void *, int64_t, int64_t))(uintptr_t)launch;
         plan->result = (void (*)(void *, void *))(uintptr_t)result;
         plan->full_workgroups = full;
         plan->bounded = bounded;
+        plan->group = group;
         made = (plan->slots = read_rows(slots, 1, &plan->nslots)) &&
                (plan->written = read_rows(written, 1, &plan->nwritten)) &&
                (plan->aligned = read_rows(aligned, 2, &plan->naligned));
@@ -487,11 +489,15 @@ teach(TableObject *table, PyObject *const *args, int count, PyObject *lesson)
 static PyObject *
 table_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
-    PyObject *kernel;
+    PyObject *kernel, *pool;
     long long backend;
     int domain, wraps;
-    if (!PyArg_ParseTuple(args, "O!Lip", state.kernel_base, &kernel, &backend, &domain, &wraps))
+    if (!PyArg_ParseTuple(args, "O!LipO", state.kernel_base, &kernel, &backend, &domain, &wraps, &pool))
         return NULL;
+    if (pool != Py_None && Py_TYPE(pool) != state.pool_type) {
+        PyErr_SetString(PyExc_TypeError, "a Pool or None");
+        return NULL;
+    }
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     TableObject *self = (TableObject *)allocate(type, 0);
     if (!self)
@@ -499,6 +505,7 @@ table_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
     self->backend = backend;
     self->domain = domain;
     self->wraps_host_memory = wraps;
+    self->pool = pool == Py_None ? NULL : Py_NewRef(pool);
     if (!table_clear_store(self) || kernel_add_table((KernelObject *)kernel, self) < 0) {
         Py_DECREF(self);
         return NULL;
@@ -536,6 +543,7 @@ table_gc_clear(PyObject *object)
     if (self->kernel)
         kernel_remove_table(self->kernel, self);
     self->kernel = NULL;
+    Py_CLEAR(self->pool);
     store_release(store);
     return 0;
 }

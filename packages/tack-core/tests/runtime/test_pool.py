@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,8 +16,9 @@ import numpy as np
 import pytest
 from codegen.harness import PRINT, Compiled
 
+from tack.runtime import native
 from tack.runtime.cpu import pool as pools
-from tack.runtime.cpu.pool import Pool, default_threads
+from tack.runtime.cpu.pool import NativePool, Pool, default_threads, new_pool
 
 COUNT = """kernel count(o: i64[]) {
   local i: i64
@@ -43,6 +45,10 @@ NOISY = """kernel noisy(o: i64[]) {
 }"""
 
 
+KINDS = [Pool, *([NativePool] if native.module else [])]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
 class Job:
     """A kernel with one array argument, ready for `Pool.run`."""
 
@@ -52,14 +58,15 @@ class Job:
         self.slots = self.compiled.slots({"o": self.array}, [(0, 1, size)], callback)
         self.address = self.compiled.code.address("launch")
 
-    def run(self, pool: Pool, chunk: int) -> None:
+    def run(self, pool: Pool | NativePool, chunk: int) -> None:
         pool.run(self.address, ctypes.addressof(self.slots), len(self.array), chunk, self)
 
 
+@kinds
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("size", [1, 2, 7, 1000, 100_003])
-def test_every_iteration_runs_once(num_threads: int, size: int) -> None:
-    pool = Pool(num_threads)
+def test_every_iteration_runs_once(kind: type[Pool], num_threads: int, size: int) -> None:
+    pool = kind(num_threads)
     job = Job(COUNT, size)
     turns = 0
     for chunk in (1, 3, size // 2, size, 2 * size):
@@ -69,7 +76,8 @@ def test_every_iteration_runs_once(num_threads: int, size: int) -> None:
     assert job.array.tolist() == [turns] * size
 
 
-def test_threads_share_the_work() -> None:
+@kinds
+def test_threads_share_the_work(kind: type[Pool]) -> None:
     seen = set()
     both = threading.Barrier(2, timeout=30)
 
@@ -79,13 +87,14 @@ def test_threads_share_the_work() -> None:
         both.wait()
 
     callback = PRINT(on_print)
-    Job(NOISY, 2, callback=callback).run(Pool(2), 1)
+    Job(NOISY, 2, callback=callback).run(kind(2), 1)
     assert len(seen) == 2
     assert threading.get_ident() in seen
 
 
-def test_launches_from_many_threads_at_once() -> None:
-    pool = Pool(3)
+@kinds
+def test_launches_from_many_threads_at_once(kind: type[Pool]) -> None:
+    pool = kind(3)
     jobs = [Job(COUNT, 5000 + k) for k in range(8)]
 
     def work(job: Job) -> None:
@@ -101,8 +110,9 @@ def test_launches_from_many_threads_at_once() -> None:
         assert (job.array == 200).all()
 
 
-def test_a_launch_within_a_launch() -> None:
-    pool = Pool(2)
+@kinds
+def test_a_launch_within_a_launch(kind: type[Pool]) -> None:
+    pool = kind(2)
     inner = Job(COUNT, 100)
     with_lock = threading.Lock()
 
@@ -130,6 +140,34 @@ def test_workers_stop_when_the_pool_is_dropped() -> None:
         assert not worker.is_alive()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the threads in /proc")
+@pytest.mark.skipif(native.module is None, reason="the C extension is not installed")
+def test_native_workers_stop_when_the_pool_is_dropped() -> None:
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    before = threads()
+    pool = NativePool(4)
+    assert threads() == before  # they start when needed
+    Job(COUNT, 1000).run(pool, 10)
+    assert (pool.native.workers, threads()) == (3, before + 3)
+    del pool
+    deadline = time.monotonic() + 30
+    while threads() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_the_variable_names_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACK_CPU_POOL", "python")
+    assert type(new_pool(2)) is Pool
+    monkeypatch.setenv("TACK_CPU_POOL", "")
+    assert type(new_pool(2)) is KINDS[-1]
+    monkeypatch.setenv("TACK_CPU_POOL", "fast")
+    with pytest.raises(ValueError, match="TACK_CPU_POOL='fast' is not accepted; use one of: native, python"):
+        new_pool(2)
+
+
 def test_a_system_that_gives_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -140,17 +178,19 @@ def test_a_system_that_gives_no_threads(monkeypatch: pytest.MonkeyPatch) -> None
     assert (job.array == 1).all()
 
 
-def test_bad_sizes() -> None:
+@kinds
+def test_bad_sizes(kind: type[Pool]) -> None:
     with pytest.raises(ValueError, match="at least 1 thread, not 0"):
-        Pool(0)
+        kind(0)
 
 
 # --- interruptions, forks, exits ----------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
-def test_an_interrupt_waits_for_the_launch() -> None:
-    pool = Pool(2)
+@kinds
+def test_an_interrupt_waits_for_the_launch(kind: type[Pool]) -> None:
+    pool = kind(2)
     job = Job(SLOW, 40_000, np.float64)
     interrupted = 0
 
@@ -189,9 +229,9 @@ import numpy as np
 sys.path.insert(0, {tests!r})
 from codegen.harness import Compiled
 from runtime.test_pool import COUNT, SLOW, Job
-from tack.runtime.cpu.pool import Pool
+from tack.runtime.cpu.pool import {kind}
 
-pool = Pool(3)
+pool = {kind}(3)
 job = Job(COUNT, 30_000)
 job.run(pool, 1000)
 
@@ -208,18 +248,20 @@ def in_child(work):
 """
 
 
-def program(text: str) -> str:
-    return PROGRAM.format(tests=str(Path(__file__).parents[1])) + text
+def program(kind: type[Pool], text: str) -> str:
+    return PROGRAM.format(tests=str(Path(__file__).parents[1]), kind=kind.__name__) + text
 
 
+@kinds
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_children_have_workers_of_their_own(run_python: Any) -> None:
+def test_forked_children_have_workers_of_their_own(kind: type[Pool], run_python: Any) -> None:
     text = """
 def work(turns=20):
     for _ in range(turns):
         job.run(pool, 1000)
     assert (job.array == 1 + turns).all()
-    assert threading.active_count() == 3, threading.enumerate()
+    workers = threading.active_count() - 1 if pool.native is None else pool.native.workers
+    assert workers == 2, threading.enumerate()
 
 assert in_child(work) == 0
 
@@ -243,11 +285,12 @@ thread.join()
 work()
 print("done")
 """
-    done = run_python("-c", program(text))
+    done = run_python("-c", program(kind, text))
     assert done.stdout == "done\n", done.stderr
 
 
-def test_exit_with_idle_workers_and_launches_at_exit(run_python: Any) -> None:
+@kinds
+def test_exit_with_idle_workers_and_launches_at_exit(kind: type[Pool], run_python: Any) -> None:
     text = """
 import atexit
 
@@ -258,7 +301,7 @@ class Late:
 
 def at_exit():
     job.run(pool, 1000)
-    Job(COUNT, 5000).run(Pool(4), 100)
+    Job(COUNT, 5000).run(type(pool)(4), 100)
     os.write(1, b"exiting ")
 
 atexit.register(at_exit)
@@ -266,13 +309,14 @@ late = Late()
 late.itself = late
 os.write(1, b"last ")
 """
-    done = run_python("-c", program(text))
+    done = run_python("-c", program(kind, text))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.startswith("last exiting ")
 
 
-def test_exit_while_another_thread_is_in_a_launch(run_python: Any) -> None:
+@kinds
+def test_exit_while_another_thread_is_in_a_launch(kind: type[Pool], run_python: Any) -> None:
     text = """
 busy = Job(SLOW, 1_000_000, np.float64)
 threading.Thread(target=busy.run, args=(pool, 1000), daemon=True).start()
@@ -280,7 +324,7 @@ while not busy.array[:1000].any():
     pass
 print("leaving")
 """
-    done = run_python("-c", program(text))
+    done = run_python("-c", program(kind, text))
     assert (done.returncode, done.stdout, done.stderr) == (0, "leaving\n", "")
 
 

@@ -245,6 +245,11 @@ class Backend(ABC):
         """
         return None
 
+    @property
+    def native_pool(self) -> Any:
+        """The ``tack._native.Pool`` that native launches fan out to, or None: `run_packed` does that."""
+        return None
+
     def run_packed(self, variant: Variant, packed: bytes, total: int, used: object) -> None:
         """Runs a launch that the native dispatcher has packed and leaves to several threads."""
         raise NotImplementedError(f"{self.label} has no native plans")

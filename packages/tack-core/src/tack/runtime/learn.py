@@ -49,6 +49,7 @@ class Plan(NamedTuple):
     result_dtype: int
     bounded: bool
     cost: float
+    group: int
     packed: bytes
     total: int
 
@@ -179,7 +180,11 @@ def learn(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any] | None) 
     slot = slot_of(backend, kernel)
     if slot.table is None:
         slot.table = native.module.Table(
-            kernel, backend.serial, backend.domain_number, backend.wraps_host_memory
+            kernel,
+            backend.serial,
+            backend.domain_number,
+            backend.wraps_host_memory,
+            backend.native_pool,
         )
     key, lesson = _lesson(backend, kernel, slot, args)
     learned = native.module.teach(slot.table, args, lesson)
@@ -222,7 +227,7 @@ def _plan(variant: Variant, plan: Plan) -> tuple[Any, ...]:
     written = [position for position, _ in variant.written]
     aligned = [n for position, _, alignment in variant.aligned for n in (position, alignment)]
     full = variant.requires_full_workgroups
-    about = (slots, written, aligned, full, plan.cost, plan.bounded)
+    about = (slots, written, aligned, full, plan.cost, plan.bounded, plan.group)
     return (variant, plan.launch, plan.result, plan.result_dtype, *about)
 
 

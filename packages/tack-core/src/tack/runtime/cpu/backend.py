@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
     from tack.runtime.backend import Number
-    from tack.runtime.cpu.pool import Pool
+    from tack.runtime.cpu.pool import NativePool, Pool
     from tack.runtime.learn import Plan
     from tack.runtime.variants import Variant
 
@@ -66,7 +66,7 @@ class CpuBackend(Backend):
         options = {} if num_threads is None else {"num_threads": _thread_count(num_threads)}
         super().__init__(ordinal, **options)
         self._num_threads = options.get("num_threads")
-        self._pool: Pool | None = None
+        self._pool: NativePool | Pool | None = None
 
     def allocate_array(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
         return allocate(dtype.itemsize * math.prod(shape))
@@ -104,6 +104,10 @@ class CpuBackend(Backend):
 
         return native_plan(kernel, variant, args)
 
+    @property
+    def native_pool(self) -> Any:
+        return self.pool.native
+
     def run_packed(self, variant: Variant, packed: bytes, total: int, used: object) -> None:
         from tack.runtime.cpu.launch import run
 
@@ -139,16 +143,16 @@ class CpuBackend(Backend):
         return kernels.reduce(self, array, op)
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> NativePool | Pool:
         """The threads that launches fan out to, started when first asked for."""
         pool = self._pool
         if pool is None:
-            from tack.runtime.cpu.pool import Pool, default_threads
+            from tack.runtime.cpu.pool import default_threads, new_pool
 
             with _pool_lock:
                 pool = self._pool
                 if pool is None:
-                    pool = self._pool = Pool(self._num_threads or default_threads())
+                    pool = self._pool = new_pool(self._num_threads or default_threads())
         return pool
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "build", "describe", "execute", "native_plan", "prepare_launch"]
 
-# A launch fans out to the pool when its estimated serial time, in ns, is worth it.
-_WORTH_FANNING_OUT = 150_000.0
 _CHUNKS_PER_THREAD = 4
 _MAX_ITERATIONS = (1 << 63) - 1
 
@@ -169,7 +167,9 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan |
     result = 0 if dtype is None else program.code.address("result")
     number = -1 if dtype is None else ALL_DTYPES.index(dtype)
     packed = program.pack(args, launch, ())
-    return Plan(program.address, result, number, program.about["bounded"], program.cost, packed, total)
+    return Plan(
+        program.address, result, number, program.about["bounded"], program.cost, program.group, packed, total
+    )
 
 
 def save(program: Program) -> bytes:
@@ -233,10 +233,10 @@ def run(backend: CpuBackend, program: Program, slots: bytes, total: int, used: A
         return
     work = total * program.cost
     # Checked launches are serial, so that the violation they report is the first.
-    if work < _WORTH_FANNING_OUT or program.checks or backend.pool.num_threads == 1:
+    pool = backend.pool
+    if work < pool.WORTH_FANNING_OUT or program.checks or pool.num_threads == 1:
         program.launch(slots, 0, total)
         return
-    pool = backend.pool
     address = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value or 0
     groups = -(-total // program.group)
     chunks = min(groups, pool.num_threads * _CHUNKS_PER_THREAD)

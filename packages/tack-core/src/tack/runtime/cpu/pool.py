@@ -1,8 +1,9 @@
 """The threads that run one launch together, and how many there are by default.
 
 A launch is cut into chunks of iterations, which the calling thread and the workers claim until
-none is left. Compiled code runs without the GIL, so the threads run at the same time. Workers are
-daemon threads: they wait in a queue between launches, and the interpreter does not wait for them.
+none is left. Compiled code runs without the GIL, so the threads run at the same time. There are two
+kinds of pools, which behave alike: `NativePool` in C, and `Pool`, whose workers are Python's daemon
+threads: they wait in a queue between launches, and the interpreter does not wait for them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import threading
 import weakref
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, final
+from typing import ClassVar, Final, final
 
-__all__ = ["Pool", "default_threads"]
+from tack.runtime import native, settings
+
+__all__ = ["NativePool", "Pool", "default_threads", "new_pool"]
 
 _MAX_THREADS: Final = 1024
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -91,7 +94,37 @@ def _serve(jobs: SimpleQueue[_Job | None]) -> None:
         del job  # before waiting, so that nothing of a launch outlives it
 
 
-_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_pools: weakref.WeakSet[NativePool | Pool] = weakref.WeakSet()
+
+
+def new_pool(num_threads: int) -> NativePool | Pool:
+    """A pool of the kind that ``TACK_CPU_POOL`` names: native where that is installed, else Python's.
+
+    Raises:
+        ValueError: the variable has a bad value.
+    """
+    kind = settings.choice("TACK_CPU_POOL", ("native", "python"), "native")
+    return Pool(num_threads) if kind == "python" or native.module is None else NativePool(num_threads)
+
+
+@final
+class NativePool:
+    """As `Pool`; its workers look for the next launch for a moment before they sleep."""
+
+    WORTH_FANNING_OUT: ClassVar[float] = 20_000.0  # as in launch.c
+
+    def __init__(self, num_threads: int) -> None:
+        assert native.module is not None
+        self.native = native.module.Pool(num_threads)
+        self.num_threads = num_threads
+        _pools.add(self)
+
+    def _reset(self) -> None:
+        self.native.forget()
+
+    def run(self, address: int, slots: int, count: int, chunk: int, owner: object = None) -> None:
+        """See `Pool.run`. ``owner`` is kept by the caller: nobody uses it once this returns."""
+        self.native.run(address, slots, count, chunk)
 
 
 @final
@@ -105,6 +138,10 @@ class Pool:
     Raises:
         ValueError: ``num_threads`` is below 1.
     """
+
+    # A launch fans out when its estimated serial time, in ns, is worth it.
+    WORTH_FANNING_OUT: ClassVar[float] = 150_000.0
+    native: ClassVar[None] = None
 
     def __init__(self, num_threads: int) -> None:
         if num_threads < 1:
