@@ -138,7 +138,8 @@ typedef struct {
 } Range;
 
 /* How to run one variant. */
-typedef struct {
+typedef struct Plan {
+    struct Plan *next; /* in the list of those that have been replaced */
     PyObject *variant; /* keeps the code loaded */
     void (*launch)(void *slots, int64_t low, int64_t high);
     void (*result)(void *slots, void *out);
@@ -182,6 +183,7 @@ typedef struct {
     unsigned long long hits;
     Layout **layouts;
     Form **forms;
+    Plan *replaced; /* a launch without the GIL may still use them */
 } Store;
 
 struct KernelObject;

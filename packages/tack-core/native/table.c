@@ -49,6 +49,11 @@ store_release(Store *store)
         form_free(store->forms[k]);
     for (int k = 0; k < store->nlayouts; k++)
         layout_free(store->layouts[k]);
+    while (store->replaced) {
+        Plan *plan = store->replaced;
+        store->replaced = plan->next;
+        plan_free(plan);
+    }
     PyMem_Free(store->forms);
     PyMem_Free(store->layouts);
     PyMem_Free(store);
@@ -443,7 +448,11 @@ learn_call(TableObject *table, PyObject *const *args, int count, PyObject *lesso
         }
         store->nsignatures++;
     }
-    plan_free(entry->plans[is_disjoint]);
+    Plan *before = entry->plans[is_disjoint];
+    if (before) {
+        before->next = store->replaced;
+        store->replaced = before;
+    }
     entry->plans[is_disjoint] = plan;
     return 1;
 }
@@ -531,6 +540,8 @@ table_traverse(PyObject *object, visitproc visit, void *arg)
             for (int which = 0; which < 2; which++)
                 if (store->forms[k]->entries[i]->plans[which])
                     Py_VISIT(store->forms[k]->entries[i]->plans[which]->variant);
+    for (const Plan *plan = store->replaced; plan; plan = plan->next)
+        Py_VISIT(plan->variant);
     return 0;
 }
 

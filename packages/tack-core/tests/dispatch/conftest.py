@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tack.runtime import native
-from tack.runtime.learn import start
+from tack.runtime.native import start
 
 
 def need_native() -> None:

@@ -53,6 +53,12 @@ def child(code: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def child_file(path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """A new process that runs ``text`` as a file, so that its kernels have a source."""
+    path.write_text(text)
+    return child(f"import runpy\nrunpy.run_path({str(path)!r}, run_name='__main__')")
+
+
 class TestBothDispatchers:
     @pytest.fixture(autouse=True)
     def _with(self, dispatcher: str) -> None: ...
@@ -447,13 +453,72 @@ class TestNativeDispatcher:
         worker.join()
         assert x[0] == 2**24  # where adding 1 has no effect
 
+    def test_threads_that_learn_the_same_call_at_once(self, tmp_path: Path) -> None:
+        text = """
+import threading
+import numpy as np, tack
+
+def round_of_threads(count=8):
+    @tack.kernel
+    def add(x):
+        for i in range(x.shape[0]):
+            x[i] += i
+
+    arrays = [np.zeros(50_000, np.int64) for _ in range(count)]
+    barrier = threading.Barrier(count)
+    def work(x):
+        barrier.wait()
+        for _ in range(8):
+            add(x)
+    threads = [threading.Thread(target=work, args=(x,)) for x in arrays]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for x in arrays:
+        assert np.array_equal(x, np.arange(50_000) * 8)
+
+for _ in range(25):
+    round_of_threads()
+print("done")
+"""
+        done = child_file(tmp_path / "program.py", text)
+        assert done.stdout == "done\n", done.stderr
+
     def test_an_error_in_a_fan_out_is_raised(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TACK_CPU_POOL", "python")  # the native one runs no Python
         x = np.zeros(4_000_000, np.float32)
-        for _ in range(3):
-            fill(x, 1.0)
-        monkeypatch.setattr(type(default_backend()), "run_packed", None)
-        with pytest.raises(TypeError, match="not callable"):
-            fill(x, 1.0)
+        with tack.device("cpu", num_threads=2):
+            for _ in range(3):
+                fill(x, 1.0)
+            monkeypatch.setattr(type(default_backend()), "run_packed", None)
+            with pytest.raises(TypeError, match="not callable"):
+                fill(x, 1.0)
+
+    @pytest.mark.parametrize("pool", ["native", "python"])
+    @pytest.mark.parametrize("size", [1, 255, 256, 100_003, 4_000_000])
+    def test_large_launches_on_both_pools(
+        self, pool: str, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        @tack.kernel
+        def shifted(x, out, by) -> int:
+            for i in range(x.shape[0]):
+                out[i] = x[i] + by
+            return x.shape[0] + by
+
+        monkeypatch.setenv("TACK_CPU_POOL", pool)
+        x = np.arange(size, dtype=np.int64)
+        with tack.device("cpu", num_threads=3):
+            for by in range(6):
+                out = np.zeros_like(x)
+                assert shifted(x, out, by) == size + by
+                assert (out == x + by).all()
+            table = default_backend().cache[shifted].table
+            assert table is not None
+            assert table.counts()["hits"] >= 2
+            assert (default_backend().native_pool is None) == (pool == "python")
+            if pool == "native":
+                assert default_backend().native_pool.workers == (2 if size > 100_000 else 0)
 
     def test_a_failure_to_learn_is_no_failure_of_the_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
         @tack.kernel

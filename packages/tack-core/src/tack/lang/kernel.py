@@ -223,7 +223,7 @@ def _launch(kernel: Kernel, args: tuple[Any, ...]) -> Any:
     """Imports the runtime at the first launch, and puts its function in this one's place."""
     global _launch
     from tack.runtime.launch import launch
-    from tack.runtime.learn import start
+    from tack.runtime.native import start
 
     start()  # a bad setting raises at every call
     _launch = launch

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import platform
 import threading
 import weakref
 from collections.abc import Sequence
@@ -127,6 +126,8 @@ def _start(name: str, ordinal: int, options: dict[str, Any]) -> Backend:
     except (TypeError, ValueError):
         raise
     except Exception as error:
+        import platform
+
         system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
         raise RuntimeError(
             f"device {name!r} cannot start on {system}: {_reason(name, error)}\n  help: {_INSTALL[name]}"

@@ -17,7 +17,7 @@ import numpy as np
 from tack.dtypes import ALL_DTYPES
 from tack.lang.device_class import Layout
 from tack.lang.kernel import Func, Kernel
-from tack.runtime import debug, native, settings
+from tack.runtime import debug, native
 from tack.runtime.array import Array
 from tack.runtime.dispatch import default_backend, tell_native
 from tack.runtime.expand import expand
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tack.runtime.facts import TemplateFacts
     from tack.runtime.variants import Slot, Variant
 
-__all__ = ["MISSING", "Plan", "learn", "start", "unused_because"]
+__all__ = ["MISSING", "Plan", "learn", "unused_because"]
 
 MISSING = object()  # in place of the default of a parameter that has none
 _HEAP_TYPE = 1 << 9  # a type's flag: made at run time, so that its attributes can change
@@ -61,20 +61,6 @@ class Unteachable(Exception):
 # --- turning it on ------------------------------------------------------------------------------
 
 
-def start() -> None:
-    """Makes native dispatch ready, if it is there and ``TACK_DISPATCH`` does not say ``python``.
-
-    The first call that is worth learning turns it on.
-
-    Raises:
-        ValueError: ``TACK_DISPATCH`` has a bad value.
-    """
-    wanted = settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "native"
-    if native.module is not None:
-        native.module.arm(learn if wanted else None)
-        native.module.enable(wanted and _started and _problem is None)
-
-
 def _configure() -> bool:
     """Turns native dispatch on if it works; whether it does."""
     global _problem, _started
@@ -86,13 +72,14 @@ def _configure() -> bool:
         _started = True
     if _problem is not None:
         native.module.arm(None)
-    native.module.enable(_problem is None)
-    return _problem is None
+    native.works = _problem is None
+    native.module.enable(native.works)
+    return native.works
 
 
 def unused_because() -> str | None:
-    """Why the native dispatcher is not in use, or None if it is. Raises as `start` does."""
-    if settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "python":
+    """Why the native dispatcher is not in use, or None if it is. Raises as `native.start` does."""
+    if not native.is_wanted():
         return "TACK_DISPATCH is python"
     if native.module is None:
         return native.missing

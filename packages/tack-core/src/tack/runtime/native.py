@@ -1,7 +1,8 @@
 """The native dispatcher, `tack._native`, or what stands in for it where it is not installed.
 
 It is optional: `ArrayBase` and `KernelBase` are then plain Python classes, and every call takes the
-Python path, `Kernel._call`, which defines what a call does. `tack.runtime.learn` turns it on.
+Python path, `Kernel._call`, which defines what a call does. `tack.runtime.learn` turns it on, with the first
+call that is worth learning.
 """
 
 from __future__ import annotations
@@ -9,11 +10,23 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["ArrayBase", "KernelBase", "module", "note_entered", "set_debug", "set_default"]
+from tack.runtime import settings
+
+__all__ = [
+    "ArrayBase",
+    "KernelBase",
+    "is_wanted",
+    "module",
+    "note_entered",
+    "set_debug",
+    "set_default",
+    "start",
+]
 
 # The extension, or None; ``missing`` then says why.
 module: ModuleType | None
 missing: str | None = None
+works = False  # whether it has passed its self-check
 
 try:
     from tack import _native as module
@@ -51,6 +64,31 @@ else:
 
         def _set_defaults(self, *_: Any) -> None:
             """Tells C how to bind others."""
+
+
+def is_wanted() -> bool:
+    """Whether ``TACK_DISPATCH`` lets calls be dispatched natively.
+
+    Raises:
+        ValueError: it has a bad value.
+    """
+    return settings.choice("TACK_DISPATCH", ("native", "python"), "native") == "native"
+
+
+def start() -> None:
+    """Makes native dispatch ready, if it is there and wanted. Raises as `is_wanted` does."""
+    wanted = is_wanted()
+    if module is not None:
+        module.arm(_learn if wanted else None)
+        module.enable(wanted and works)
+
+
+def _learn(*call: Any) -> None:
+    from tack.runtime.learn import learn  # which the first calls do without
+
+    if module is not None:
+        module.arm(learn)
+    learn(*call)
 
 
 def set_debug(on: bool) -> None:

@@ -14,7 +14,6 @@ from tack.codegen.llvm.jit import load_object
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.array import Array
 from tack.runtime.debug import HIDDEN, raise_violation
-from tack.runtime.learn import Plan
 from tack.runtime.variants import Variant, resolve_variant
 from tack.runtime.workgroups import check_workgroup_launch
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from tack.ir import nodes as ir
     from tack.lang.kernel import Kernel
     from tack.runtime.cpu.backend import CpuBackend
+    from tack.runtime.learn import Plan
 
 __all__ = ["Program", "build", "describe", "execute", "native_plan", "prepare_launch"]
 
@@ -159,6 +159,8 @@ def prepare_launch(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -
 
 def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan | None:
     """See `Backend.native_plan`."""
+    from tack.runtime.learn import Plan  # who asks is there
+
     program: Program = variant.payload
     if program.prints or program.checks:
         return None
