@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from tack import cache as cache
     from tack import math as math
     from tack import random as random
+    from tack.runtime.profile import Profile
 else:
 
     def __getattr__(name):
@@ -176,6 +177,18 @@ def set_debug(on: bool = True, *, races: bool = False) -> None:
     from tack.runtime.debug import set_debug as switch
 
     switch(on, races=races)
+
+
+def profile() -> "Profile":
+    """What launches cost: a context manager that counts and times those inside its block.
+
+    After ``with tack.profile() as p: ...``, ``print(p)`` gives a table with a line for each kernel: launches,
+    the time that their code ran (on the CPU by the clock), compiles and disk-cache hits with their times.
+    ``p.kernels`` and ``p.to_dict()`` are the data. Calls take Python's path meanwhile, which is not timed.
+    """
+    from tack.runtime.profile import Profile
+
+    return Profile()
 
 
 def inspect(kernel: Kernel, *args: object, mode: str = "source", **kwargs: object) -> str:

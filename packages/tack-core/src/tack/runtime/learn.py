@@ -70,11 +70,9 @@ def _configure() -> bool:
         tell_native()
         _problem = _self_check()
         _started = True
-    if _problem is not None:
-        native.module.arm(None)
-    native.works = _problem is None
-    native.module.enable(native.works)
-    return native.works
+        native.works = _problem is None
+        native.start()
+    return _problem is None
 
 
 def unused_because() -> str | None:

@@ -7,6 +7,7 @@ call that is worth learning.
 
 from __future__ import annotations
 
+import contextlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ __all__ = [
     "is_wanted",
     "module",
     "note_entered",
+    "pause",
+    "resume",
     "set_debug",
     "set_default",
     "start",
@@ -26,7 +29,8 @@ __all__ = [
 # The extension, or None; ``missing`` then says why.
 module: ModuleType | None
 missing: str | None = None
-works = False  # whether it has passed its self-check
+works: bool | None = None  # whether it has passed its self-check; None: not tried yet
+_paused = 0  # how many profiles want to see each call
 
 try:
     from tack import _native as module
@@ -77,10 +81,27 @@ def is_wanted() -> bool:
 
 def start() -> None:
     """Makes native dispatch ready, if it is there and wanted. Raises as `is_wanted` does."""
-    wanted = is_wanted()
+    wanted = is_wanted() and not _paused
     if module is not None:
-        module.arm(_learn if wanted else None)
-        module.enable(wanted and works)
+        module.arm(_learn if wanted and works is not False else None)
+        module.enable(wanted and works is True)
+
+
+def pause() -> None:
+    """Leaves all calls to Python until `resume` has been called as often."""
+    global _paused
+    _paused += 1
+    if module is not None:
+        module.arm(None)
+        module.enable(False)
+
+
+def resume() -> None:
+    global _paused
+    _paused -= 1
+    if not _paused:
+        with contextlib.suppress(ValueError):  # every call raises that
+            start()
 
 
 def _learn(*call: Any) -> None:

@@ -22,6 +22,7 @@ from tack.runtime import debug, settings
 from tack.runtime.array import Array
 from tack.runtime.expand import Expanded, expand, tokens_in
 from tack.runtime.facts import TemplateFacts
+from tack.runtime.profile import note_variant
 from tack.runtime.texture import Texture3D
 from tack.runtime.workgroups import check_workgroup_support
 
@@ -421,6 +422,7 @@ def _made(
     facts.seconds = 0.0
     if not variant.from_disk:
         stored.save(backend, facts, variant)
+    note_variant(kernel, backend, variant)
     if logs or (variant.seconds > LONG_COMPILE and not variant.from_disk):
         from tack.runtime.compile_log import report
 

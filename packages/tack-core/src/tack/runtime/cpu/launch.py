@@ -14,6 +14,7 @@ from tack.codegen.llvm.jit import load_object
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.array import Array
 from tack.runtime.debug import HIDDEN, raise_violation
+from tack.runtime.profile import running
 from tack.runtime.variants import Variant, resolve_variant
 from tack.runtime.workgroups import check_workgroup_launch
 
@@ -136,14 +137,16 @@ def execute(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> int |
     check_workgroup_launch(kernel, variant, total)
     if not program.prints:
         slots = program.pack(accepted, launch, ())
-        run(backend, program, slots, total, accepted)
+        with running(kernel, backend):
+            run(backend, program, slots, total, accepted)
     else:
         lines: list[str] = []
         callback = _PRINT(lambda site, values: lines.append(_line(program.prints[site], values)))
         address = ctypes.cast(callback, ctypes.c_void_p).value or 0
         slots = program.pack(accepted, launch, (address,))
         try:
-            run(backend, program, slots, total, (accepted, callback))
+            with running(kernel, backend):
+                run(backend, program, slots, total, (accepted, callback))
         finally:
             sys.stdout.write("".join(lines))
     result = None if program.result is None else read_result(program, slots)
