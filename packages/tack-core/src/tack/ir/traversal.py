@@ -29,7 +29,10 @@ def walk(node: Node) -> Iterator[Node]:
     while stack:
         node = stack.pop()
         yield node
-        for field in reversed(node._children):
+        fields = node._children
+        if not fields:  # a leaf, as most nodes are
+            continue
+        for field in reversed(fields):
             value = getattr(node, field)
             if type(value) is tuple:
                 stack.extend([v for v in reversed(value) if isinstance(v, Node)])

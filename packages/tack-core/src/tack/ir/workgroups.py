@@ -37,12 +37,14 @@ def primitives(kernel: Kernel) -> tuple[str, ...]:
     """The names, as the language has them, of what the kernel uses of workgroups."""
     found: dict[str, None] = {}
     for node in walk(kernel):
-        if isinstance(node, LocalArray) and node.shared:
-            found["shared"] = None
-        elif isinstance(node, Barrier):
+        kind = type(node)  # every compile looks at every node here
+        if kind is LocalArray:
+            if node.shared:  # type: ignore[attr-defined]
+                found["shared"] = None
+        elif kind is Barrier:
             found["barrier"] = None
-        elif isinstance(node, LaneId):
+        elif kind is LaneId:
             found["thread_id"] = None
-        elif isinstance(node, BlockReduce):
-            found[f"block_{node.op}"] = None
+        elif kind is BlockReduce:
+            found[f"block_{node.op}"] = None  # type: ignore[attr-defined]
     return tuple(found)
