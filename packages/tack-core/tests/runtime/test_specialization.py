@@ -11,7 +11,8 @@ import pytest
 
 import tack
 from tack.ir import pipeline
-from tack.runtime import prepare, variants
+from tack.runtime import prepare
+from tack.runtime.disk import variants as stored
 
 
 @pytest.fixture
@@ -406,7 +407,7 @@ def test_a_hit_lowers_nothing_and_runs_no_pass(scale: tack.Kernel, monkeypatch: 
     counted(prepare, "run_pipeline")
     counted(pipeline, "_check")
     counted(tack.Kernel, "lowered")
-    counted(variants.stored, "load")
+    counted(stored, "load")
     scale(*arrays(4), 2.0)
     assert {"prepare", "run_pipeline", "lowered", "load"} <= set(done)
     done.clear()
