@@ -42,7 +42,7 @@ def test_launches_and_times_are_those_of_the_block() -> None:
     with tack.profile() as p:
         start = time.perf_counter()
         for _ in range(3):
-            slow(x, 2_000_000)
+            slow(x, 5_000_000)
         elapsed = time.perf_counter() - start
         assert count(x) == 100
     slow(x, 10)
@@ -50,7 +50,7 @@ def test_launches_and_times_are_those_of_the_block() -> None:
     assert (found["slow"].launches, found["count"].launches) == (3, 1)
     assert 0.5 * elapsed < found["slow"].seconds <= elapsed
     assert 0 < found["slow"].shortest <= found["slow"].seconds / 3 <= found["slow"].longest
-    assert found["count"].seconds < 0.1 * found["slow"].seconds
+    assert found["count"].seconds < found["slow"].seconds
     assert x[5] == 1
 
 
