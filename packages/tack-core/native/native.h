@@ -199,13 +199,21 @@ typedef struct {
     Store *store;
 } TableObject;
 
+void plan_free(Plan *plan);
+void form_free(Form *form);
+void store_release(Store *store);
+bool table_clear_store(TableObject *table);
+void *grow(void *pointers, int count);
+uint64_t *copy_words(const uint64_t *words, int count);
 void start_call(const TableObject *table, Call *call);
 void release_owned(Call *call, int down_to);
-void store_release(Store *store);
 Status read_arguments(Store *store, PyObject *const *args, int count, Call *call);
 Form *find_form(Store *store, const Call *call);
 bool add_extents(const Form *form, Call *call);
 Entry *find_entry(const Form *form, const uint64_t *words, int count);
+
+/* --- teach.c: what C learns from lessons ------------------------------------------------------- */
+
 int teach(TableObject *table, PyObject *const *args, int count, PyObject *lesson);
 
 /* --- launch.c ---------------------------------------------------------------------------------- */

@@ -1,11 +1,9 @@
 /* Tables: what the calls of one kernel on one backend resolved to. */
 #include "native.h"
 
-enum { MAX_SIGNATURES = 256, MAX_LAYOUTS = 256 };
-
 /* --- storage ----------------------------------------------------------------------------------- */
 
-static void
+void
 plan_free(Plan *plan)
 {
     if (!plan)
@@ -17,7 +15,7 @@ plan_free(Plan *plan)
     PyMem_Free(plan);
 }
 
-static void
+void
 form_free(Form *form)
 {
     if (!form)
@@ -69,8 +67,24 @@ store_new(void)
     return store;
 }
 
+bool
+table_clear_store(TableObject *table)
+{
+    Store *fresh = store_new();
+    if (!fresh)
+        return false;
+    Store *old = table->store;
+    if (old) {
+        fresh->next_id = old->next_id;
+        fresh->hits = old->hits;
+    }
+    table->store = fresh;
+    store_release(old);
+    return true;
+}
+
 /* An array of `count` pointers with room for one more, or NULL with an exception. */
-static void *
+void *
 grow(void *pointers, int count)
 {
     if (count && count & (count - 1)) /* it has grown to the next power of two */
@@ -79,7 +93,7 @@ grow(void *pointers, int count)
     return grown ? grown : PyErr_NoMemory();
 }
 
-static uint64_t *
+uint64_t *
 copy_words(const uint64_t *words, int count)
 {
     uint64_t *copy = PyMem_Malloc((size_t)(count ? count : 1) * sizeof(uint64_t));
@@ -90,6 +104,16 @@ copy_words(const uint64_t *words, int count)
 }
 
 /* --- looking up -------------------------------------------------------------------------------- */
+
+void
+start_call(const TableObject *table, Call *call)
+{
+    call->nvalues = call->nwords = call->nowned = 0;
+    call->domain = table->domain;
+    call->wraps_host_memory = table->wraps_host_memory;
+    call->unknown = NULL;
+    call->unchanged = NULL;
+}
 
 void
 release_owned(Call *call, int down_to)
@@ -228,269 +252,6 @@ find_entry(const Form *form, const uint64_t *words, int count)
             return entry;
     }
     return NULL;
-}
-
-/* --- learning ---------------------------------------------------------------------------------- */
-
-/* A sequence of integers as structs of `width` fields of 64 bits, or NULL with an exception. */
-static void *
-read_rows(PyObject *sequence, int width, int *count)
-{
-    int length;
-    int64_t *rows = read_ints(sequence, &length);
-    *count = length / width;
-    return rows;
-}
-
-static Form *
-form_new(const Call *call, PyObject *spec)
-{
-    Form *form = PyMem_Calloc(1, sizeof(Form));
-    if (!form)
-        return (Form *)PyErr_NoMemory();
-    form->hash = hash_words(call->words, call->nwords);
-    form->nwords = call->nwords;
-    form->nvalues = call->nvalues;
-    form->words = copy_words(call->words, call->nwords);
-    form->refused = spec == Py_None;
-    if (form->words && form->refused)
-        return form;
-    PyObject *needs, *written, *pinned, *ranges;
-    bool made = form->words && PyArg_ParseTuple(spec, "OOOO!", &needs, &written, &pinned, &PyTuple_Type, &ranges) &&
-                (form->needs = read_rows(needs, 3, &form->nneeds)) &&
-                (form->written = read_rows(written, 1, &form->nwritten)) &&
-                (form->pinned = read_rows(pinned, 3, &form->npinned));
-    Py_ssize_t nranges = made ? PyTuple_Size(ranges) : 0;
-    if (made && nranges > MAX_RANGES) {
-        PyErr_SetString(PyExc_ValueError, "too many dimensions");
-        made = false;
-    }
-    for (Py_ssize_t k = 0; made && k < nranges; k++) {
-        Range *range = &form->ranges[form->nranges++];
-        PyObject *start, *stop;
-        long long step;
-        made = PyArg_ParseTuple(PyTuple_GetItem(ranges, k), "OOL", &start, &stop, &step) &&
-               (range->start = read_ints(start, &range->nstart)) && (range->stop = read_ints(stop, &range->nstop));
-        range->step = made ? step : 1;
-    }
-    if (made)
-        return form;
-    form_free(form);
-    return NULL;
-}
-
-static Plan *
-plan_new(PyObject *spec)
-{
-    Plan *plan = PyMem_Calloc(1, sizeof(Plan));
-    if (!plan)
-        return (Plan *)PyErr_NoMemory();
-    PyObject *variant, *slots, *written, *aligned;
-    unsigned long long launch, result;
-    long long group;
-    int full, bounded;
-    bool made = PyArg_ParseTuple(spec, "OKKiOOOpdpL", &variant, &launch, &result, &plan->result_dtype, &slots, &written,
-                                 &aligned, &full, &plan->cost, &bounded, &group);
-    if (made) {
-        plan->variant = Py_NewRef(variant);
-        plan->launch = (void (*)(void *, int64_t, int64_t))(uintptr_t)launch;
-        plan->result = (void (*)(void *, void *))(uintptr_t)result;
-        plan->full_workgroups = full;
-        plan->bounded = bounded;
-        plan->group = group;
-        made = (plan->slots = read_rows(slots, 1, &plan->nslots)) &&
-               (plan->written = read_rows(written, 1, &plan->nwritten)) &&
-               (plan->aligned = read_rows(aligned, 2, &plan->naligned));
-    }
-    if (made)
-        return plan;
-    plan_free(plan);
-    return NULL;
-}
-
-static Form *
-store_add_form(Store *store, Form *form)
-{
-    Form **grown = form ? grow(store->forms, store->nforms) : NULL;
-    if (!grown) {
-        form_free(form);
-        return NULL;
-    }
-    store->forms = grown;
-    store->last_form = store->nforms;
-    store->nsignatures += form->refused;
-    return store->forms[store->nforms++] = form;
-}
-
-static bool
-store_add_layout(Store *store, Layout *layout)
-{
-    Layout **grown = layout ? grow(store->layouts, store->nlayouts) : NULL;
-    if (!grown) {
-        layout_free(layout);
-        return false;
-    }
-    store->layouts = grown;
-    store->layouts[store->nlayouts++] = layout;
-    return true;
-}
-
-static Entry *
-form_add_entry(Form *form, const uint64_t *words, int count)
-{
-    Entry **grown = grow(form->entries, form->nentries);
-    if (!grown)
-        return NULL;
-    form->entries = grown;
-    Entry *entry = PyMem_Calloc(1, sizeof(Entry));
-    if (!entry)
-        return (Entry *)PyErr_NoMemory();
-    entry->hash = hash_words(words, count);
-    entry->nwords = count;
-    entry->words = copy_words(words, count);
-    if (!entry->words) {
-        PyMem_Free(entry);
-        return NULL;
-    }
-    return form->entries[form->nentries++] = entry;
-}
-
-static bool
-table_clear_store(TableObject *table)
-{
-    Store *fresh = store_new();
-    if (!fresh)
-        return false;
-    Store *old = table->store;
-    if (old) {
-        fresh->next_id = old->next_id;
-        fresh->hits = old->hits;
-    }
-    table->store = fresh;
-    store_release(old);
-    return true;
-}
-
-void
-start_call(const TableObject *table, Call *call)
-{
-    call->nvalues = call->nwords = call->nowned = 0;
-    call->domain = table->domain;
-    call->wraps_host_memory = table->wraps_host_memory;
-    call->unknown = NULL;
-    call->unchanged = NULL;
-}
-
-/* Reads the arguments, with the layouts of a lesson added as far as they are not known. */
-static Status
-read_with_layouts(TableObject *table, PyObject *const *args, int count, PyObject *layouts, Call *call)
-{
-    Store *store = table->store;
-    int added = -1; /* the argument whose layout was added last */
-    for (;;) {
-        start_call(table, call);
-        Status status = read_arguments(store, args, count, call);
-        if (status != MISS || call->stopped_at <= added)
-            return status;
-        added = call->stopped_at;
-        PyObject *spec = PyTuple_GetItem(layouts, added);
-        release_owned(call, 0);
-        if (!spec)
-            return FAILED;
-        if (spec == Py_None)
-            return MISS;
-        if (!store_add_layout(store, layout_new(spec, ++store->next_id)))
-            return FAILED;
-    }
-}
-
-/* Stores what a lesson says of a call; see tack.runtime.learn.Lesson.
- * 1: learned. 0: what C reads differs from what Python did, so nothing is. -1: an exception. */
-static int
-learn_call(TableObject *table, PyObject *const *args, int count, PyObject *lesson, Call *call)
-{
-    PyObject *layouts, *form_spec, *plan_spec;
-    int is_disjoint;
-    const char *bytes;
-    Py_ssize_t nbytes;
-    long long total;
-    if (!PyArg_ParseTuple(lesson, "O!OOpy#L", &PyTuple_Type, &layouts, &form_spec, &plan_spec, &is_disjoint, &bytes,
-                          &nbytes, &total))
-        return -1;
-    Status status = read_with_layouts(table, args, count, layouts, call);
-    if (status == FAILED)
-        return -1;
-    if (status != DONE)
-        return 0;
-    Store *store = table->store;
-    Form *form = find_form(store, call);
-    if (!form && !(form = store_add_form(store, form_new(call, form_spec))))
-        return -1;
-    int nwords = call->nwords;
-    if (form->refused || !add_extents(form, call))
-        return 0;
-    Plan *plan = plan_new(plan_spec);
-    if (!plan)
-        return -1;
-    Packed packed;
-    bool agrees = disjoint(form, call) == (bool)is_disjoint && check_and_pack(form, plan, call, &packed) == DONE &&
-                  packed.total == total && (Py_ssize_t)sizeof(uint64_t) * packed.count == nbytes &&
-                  memcmp(packed.slots, bytes, (size_t)nbytes) == 0;
-    if (!agrees) {
-        plan_free(plan);
-        return 0;
-    }
-    Entry *entry = find_entry(form, call->words + nwords, call->nwords - nwords);
-    if (!entry) {
-        if (!(entry = form_add_entry(form, call->words + nwords, call->nwords - nwords))) {
-            plan_free(plan);
-            return -1;
-        }
-        store->nsignatures++;
-    }
-    Plan *before = entry->plans[is_disjoint];
-    if (before) {
-        before->next = store->replaced;
-        store->replaced = before;
-    }
-    entry->plans[is_disjoint] = plan;
-    return 1;
-}
-
-/* Notes that the Python path runs calls like this one. */
-static int
-refuse_call(TableObject *table, PyObject *const *args, int count, Call *call)
-{
-    start_call(table, call);
-    Status status = read_arguments(table->store, args, count, call);
-    Store *store = table->store;
-    if (status == MISS && call->unknown)
-        return store_add_layout(store, layout_refused(call->unknown, ++store->next_id)) ? 0 : -1;
-    if (status != DONE || find_form(store, call))
-        return 0;
-    return store_add_form(store, form_new(call, Py_None)) ? 0 : -1;
-}
-
-/* Learns from a call that the Python path ran; `lesson` is None if it cannot be told in these terms. */
-int
-teach(TableObject *table, PyObject *const *args, int count, PyObject *lesson)
-{
-    Call call;
-    if ((table->store->nsignatures >= MAX_SIGNATURES || table->store->nlayouts >= MAX_LAYOUTS) &&
-        !table_clear_store(table))
-        return -1;
-    start_call(table, &call);
-    Store *store = table->store;
-    store->references++;
-    int learned = lesson == Py_None ? 0 : learn_call(table, args, count, lesson, &call);
-    release_owned(&call, 0);
-    if (learned == 0) {
-        learned = refuse_call(table, args, count, &call);
-        release_owned(&call, 0);
-    }
-    store_release(store);
-    table->learned += learned > 0;
-    return learned;
 }
 
 /* --- the type ---------------------------------------------------------------------------------- */
