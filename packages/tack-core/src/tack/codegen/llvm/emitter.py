@@ -40,6 +40,7 @@ class Unit:
         self._tables: dict[str, ir.GlobalVariable] = {}
 
     def finish(self) -> None:
+        """What a whole module needs: vector forms, which only the vectorizer will call, must stay in it."""
         if any(name.startswith("tack.math.") for name in self.module.globals):
             from tack.codegen.llvm import vector_math
 

@@ -100,10 +100,6 @@ class Lanes:
             result = self.fma(result, x, c)
         return result
 
-    def round(self, x: ir.Value) -> ir.Value:
-        """The nearest whole number, ties to even."""
-        return self.intrinsic("roundeven", x)
-
     # Adding this to a small number rounds it to a whole one, which is then in the low bits of the sum.
     @property
     def _shift(self) -> float:
