@@ -26,10 +26,14 @@ OURS = "tack"
 
 @dataclass(frozen=True)
 class Case:
-    """One benchmark of one contestant: ``run`` is timed; ``result`` gives what it computed, to check it."""
+    """One benchmark of one contestant: ``run`` is timed; ``result`` gives what it computed, to check it.
+
+    ``after`` is what has to be done before the next run, and is not timed.
+    """
 
     run: Callable[[], object]
     result: Callable[[], Any]
+    after: Callable[[], object] = lambda: None
 
 
 Contestant = Callable[[], dict[str, Case]]
@@ -49,6 +53,7 @@ class Benchmark:
     check: Callable[[str, Any], bool]
     rounds: int
     burst: int
+    launches: int = 1  # in one timed run; figures are for one
 
 
 def machine() -> str:
@@ -96,13 +101,15 @@ def serve(benchmark: Benchmark, name: str) -> None:
     clock = time.perf_counter_ns
     for line in sys.stdin:
         case, count = line.rsplit(" ", 1)
-        run = cases[case].run
+        run, after = cases[case].run, cases[case].after
         run()  # brings this process's code and data back into the caches
+        after()
         times = []
         for _ in range(int(count)):
             start = clock()
             run()
             times.append(clock() - start)
+            after()
         send(times)
     return None
 
@@ -165,7 +172,9 @@ def measure(benchmark: Benchmark, script: str) -> dict[str, Any]:
         note("")
     seconds = {
         case: {
-            w.name: statistics.median(times[case, w.name]) / 1e9 for w in workers if times.get((case, w.name))
+            w.name: statistics.median(times[case, w.name]) / 1e9 / benchmark.launches
+            for w in workers
+            if times.get((case, w.name))
         }
         for case in benchmark.cases
     }
