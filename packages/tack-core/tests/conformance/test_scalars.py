@@ -201,7 +201,7 @@ def test_special_float_arguments(number: float) -> None:
         range(3),
         np.zeros(3, np.float16),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_other_arguments_are_a_type_error_with_parameter_and_type(bad: Any) -> None:
     kernel = build("@tack.kernel\ndef kernel(o, thing):\n    for i in range(1):\n        o[i] = thing\n")
