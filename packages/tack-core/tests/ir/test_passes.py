@@ -11,6 +11,7 @@ from tack.ir.nodes import Kernel
 from tack.ir.passes.infer_types import infer_types
 from tack.ir.passes.localize import localize
 from tack.ir.passes.resolve_dims import resolve_dims
+from tack.ir.passes.sampling import choose_sampling
 
 from .golden import check_pass, pass_name
 
@@ -24,6 +25,7 @@ PASSES: dict[str, Callable[[Kernel], Kernel]] = {
         kernel, {p.name: SHAPES.get(p.name, (8,)) for p in kernel.params}
     ),
     "localize": localize,
+    "choose_sampling": lambda kernel: choose_sampling(kernel, {"fast"}),
 }
 CASES = sorted(Path(__file__).with_name("passes").glob("*.ir"))
 

@@ -78,10 +78,11 @@ def run(
 class Array:
     """The elements of an array by flat index; None stands for one that has no value yet."""
 
-    def __init__(self, name: str, elements: Any, dtype: DType) -> None:
+    def __init__(self, name: str, elements: Any, dtype: DType, shape: tuple[int, ...] = ()) -> None:
         self.name = name
         self.elements = elements
         self.dtype = dtype
+        self.shape = shape
 
     def check(self, index: Number) -> Number:
         if not 0 <= index < len(self.elements):
@@ -110,7 +111,8 @@ def _argument(p: ir.Parameter, value: Any) -> Any:
             raise ValueError(f"parameter '{p.name}' is an array of {p.type.dtype} with ndim {p.type.ndim}")
         if not value.flags.c_contiguous:
             raise ValueError(f"array '{p.name}' is not C-contiguous")
-        return Array(p.name, value.reshape(-1).data, p.type.dtype)  # a memoryview has Python numbers
+        # A memoryview has Python numbers.
+        return Array(p.name, value.reshape(-1).data, p.type.dtype, value.shape)
     assert isinstance(p.type, DType)
     if isinstance(value, np.ndarray):
         raise ValueError(f"parameter '{p.name}' is a scalar of {p.type}")
@@ -214,6 +216,21 @@ class Machine:
             raise UnboundLocalError(f"local '{e.name}' is read before it is assigned")
         return self.locals[e.name]
 
+    def fetch(self, e: ir.Fetch) -> float:
+        """Trilinear interpolation in f64; a texture unit is less precise."""
+        texture = self.arrays[e.texture]
+        axes = []
+        for part, extent in zip(e.position, reversed(texture.shape), strict=True):
+            at = min(max(self.value(part), 0.0), extent - 1.0)
+            low = min(int(at), max(extent - 2, 0))
+            axes.append(((low, 1 - (at - low)), (min(low + 1, extent - 1), at - low)))
+        _, height, width = texture.shape
+        value = sum(
+            wx * wy * wz * texture[(z * height + y) * width + x]
+            for (x, wx), (y, wy), (z, wz) in itertools.product(*axes)
+        )
+        return semantics.round_to(value, f32)
+
     def logical(self, e: ir.Logical) -> int:
         left = bool(self.value(e.left))
         return int(left if left == (e.op == "or") else bool(self.value(e.right)))
@@ -243,6 +260,7 @@ _EXPRESSIONS: dict[type, Callable[[Machine, Any], Number]] = {
     ir.Local: Machine.local,
     ir.Load: lambda m, e: m.arrays[e.array][m.value(e.index[0])],
     ir.Lookup: lambda m, e: semantics.convert(m.tables[e.table].values[int(m.value(e.index))], e.type),
+    ir.Fetch: Machine.fetch,
     ir.LaneId: lambda m, e: m.lane,
     ir.Unary: lambda m, e: semantics.unary(e.op, m.value(e.operand), e.operand.type),
     ir.Binary: lambda m, e: semantics.binary(e.op, m.value(e.left), m.value(e.right), e.type),

@@ -40,6 +40,7 @@ __all__ = [
     "Continue",
     "Dim",
     "Expr",
+    "Fetch",
     "For",
     "If",
     "Kernel",
@@ -58,6 +59,7 @@ __all__ = [
     "Parameter",
     "Print",
     "Range",
+    "Sample",
     "Select",
     "Stmt",
     "Store",
@@ -164,6 +166,13 @@ class NonZero(Expr):
     """``operand``, the divisor of an integer division; zero is recorded. Debug mode only."""
 
     operand: Expr
+
+
+class Fetch(Expr):
+    """The f32 value of ``texture`` at a position in texels, x first, from the texture unit."""
+
+    texture: str
+    position: tuple[Expr, ...]
 
 
 class Unary(Expr):
@@ -287,6 +296,18 @@ class LocalArray(Stmt):
     shared: bool = False
 
 
+class Sample(Stmt):
+    """``target`` becomes the value of ``texture`` at a position in texels, x first. Template only.
+
+    ``body`` computes the same without a texture unit.
+    """
+
+    target: str
+    texture: str
+    position: tuple[Expr, ...]
+    body: tuple[Stmt, ...]
+
+
 class Barrier(Stmt):
     """No iteration of the workgroup goes on before all are here, and see each other's stores."""
 
@@ -369,7 +390,7 @@ class Parameter(Node):
 
     ``pinned`` is the dtype that the source's annotation gives a scalar parameter. ``width`` is the
     number of components of an array's elements, which a template is made for. ``texture`` says that
-    the kernel samples it.
+    the kernel samples it; in a typed kernel, that it does so with the texture unit.
     """
 
     name: str

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar
 
-from tack.dtypes import ALL_DTYPES, DType, i64
+from tack.dtypes import ALL_DTYPES, DType, f32, i64
 from tack.ir import nodes as ir
 from tack.ir.semantics import ATOMICS, BINARY_OPS, BLOCK_REDUCTIONS, COMPARISONS, UNARY_OPS, result_type
 from tack.lang.builtins import BUILTINS
@@ -436,6 +436,13 @@ class _Parser:
         self.end_line()
         return ir.Leave(label)
 
+    def parse_sample(self) -> ir.Sample:
+        target = self.local_name()
+        self.expect("=")
+        texture = self.name("a texture's name")
+        self.expect("(")
+        return ir.Sample(target, texture, self.separated(self.expr, ")"), self.body())
+
     def parse_print(self) -> ir.Print:
         parts: list[str | ir.Expr] = []
         while self.token.kind != "newline" and (not parts or self.accept(",")):
@@ -493,6 +500,10 @@ class _Parser:
             return self.lookup(token)
         if name == "bounds":
             return self.bounds()
+        if name == "fetch":
+            texture = self.name("a texture's name")
+            self.expect(",")
+            return ir.Fetch(texture, self.separated(self.expr, ")"), type=f32)
         operands = self.separated(self.expr, ")")
         operation = _OPERATIONS.get(name)
         if operation is None:

@@ -80,6 +80,7 @@ _EXPRESSIONS: dict[type, Callable[[Any], str]] = {
     ir.Load: lambda e: f"{e.array}[{_index(e)}]",
     ir.Meet: lambda e: f"meet({_list((e.value, *e.others))})",
     ir.Lookup: _lookup,
+    ir.Fetch: lambda e: f"fetch({e.texture}, {_list(e.position)})",
     ir.LaneId: lambda e: "thread_id()",
     ir.Unary: lambda e: f"{e.op}({_expr(e.operand)})",
     ir.Binary: _operation,
@@ -155,6 +156,10 @@ def _atomic(s: ir.Atomic, lines: list[str], pad: str) -> None:
     lines.append(f"{pad}{target}atomic_{s.op} {s.array}[{_index(s)}], {_list(s.operands)}")
 
 
+def _sample(s: ir.Sample, lines: list[str], pad: str) -> None:
+    _braces(f"sample %{s.target} = {s.texture}({_list(s.position)})", s.body, lines, pad)
+
+
 def _print(s: ir.Print, lines: list[str], pad: str) -> None:
     import json  # 2 ms, which a cold start need not pay
 
@@ -184,6 +189,7 @@ _STATEMENTS: dict[type, Callable[[Any, list[str], str], None]] = {
     ir.Block: lambda s, lines, pad: _braces(f"block {s.label}", s.body, lines, pad),
     ir.Leave: lambda s, lines, pad: lines.append(f"{pad}leave {s.label}"),
     ir.Print: _print,
+    ir.Sample: _sample,
     ir.Parallel: _parallel,
 }
 

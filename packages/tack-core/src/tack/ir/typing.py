@@ -22,6 +22,7 @@ from tack.ir.nodes import (
     Compare,
     Const,
     Expr,
+    Fetch,
     Kernel,
     LaneId,
     Load,
@@ -153,6 +154,9 @@ class Types:
             message = f"no integer type holds all values of table '{node.table}'"
             raise diagnostic(TypeError, message, node.loc)
         return known(dtype, natural=min(table.values) >= 0)
+
+    def of_Fetch(self, node: Fetch) -> Ty:
+        return known(f32)
 
     def of_LaneId(self, node: LaneId) -> Ty:
         return known(i32, natural=True)

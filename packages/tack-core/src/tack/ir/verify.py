@@ -253,6 +253,14 @@ class _Verifier:
         if s.label not in self.labels:
             self.fail(f"leave names no enclosing block '{s.label}'", s)
 
+    def sample(self, s: ir.Sample) -> None:
+        self.texture(s, s.texture, s.position)
+        if self.typed:
+            self.fail("a sample in a typed kernel", s)
+        self.body(s.body)
+        if s.target not in self.assigned:
+            self.fail(f"a sample whose body does not assign its target '{s.target}'", s)
+
     def print(self, s: ir.Print) -> None:
         self.effect(s)
         for part in s.parts:
@@ -335,6 +343,18 @@ class _Verifier:
             self.fail(f"'{e.table}' is not a table of the kernel", e)
         if self.typed and e.index.type is not i64:
             self.fail("the index of a table is i64", e)
+
+    def fetch(self, e: ir.Fetch) -> None:
+        self.texture(e, e.texture, e.position)
+        if self.typed and any(part.type is not f32 for part in e.position):
+            self.fail("the position in a texture is f32", e)
+
+    def texture(self, node: ir.Node, name: str, position: tuple[ir.Expr, ...]) -> None:
+        self.exprs(*position)
+        if not any(p.name == name and p.texture for p in self.k.params):
+            self.fail(f"'{name}' is not a texture", node)
+        if len(position) != 3:
+            self.fail("the position in a texture has three parts", node)
 
     def lane_id(self, e: ir.LaneId) -> None:
         if not self.effects:
@@ -424,6 +444,7 @@ _STATEMENTS: dict[type, Callable[[_Verifier, Any], None]] = {
     ir.Block: _Verifier.block,
     ir.Leave: _Verifier.leave,
     ir.Print: _Verifier.print,
+    ir.Sample: _Verifier.sample,
 }
 _EXPRESSIONS: dict[type, Callable[[_Verifier, Any], None]] = {
     ir.Const: _Verifier.const,
@@ -432,6 +453,7 @@ _EXPRESSIONS: dict[type, Callable[[_Verifier, Any], None]] = {
     ir.Dim: _Verifier.dim,
     ir.Load: _Verifier.load,
     ir.Lookup: _Verifier.lookup,
+    ir.Fetch: _Verifier.fetch,
     ir.Meet: _Verifier.meet,
     ir.Bounds: _Verifier.bounds,
     ir.NonZero: _Verifier.nonzero,

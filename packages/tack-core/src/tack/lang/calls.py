@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NoReturn
 
@@ -26,6 +27,7 @@ from tack.ir.nodes import (
     Local,
     Logical,
     Param,
+    Sample,
     Unary,
 )
 from tack.lang.annotations import annotated_type
@@ -33,7 +35,17 @@ from tack.lang.bindings import UNBOUND, Bindings
 from tack.lang.builtins import ATOMICS, Builtin, Construct, meaning_of
 from tack.lang.expressions import Expressions
 from tack.lang.kernel import Func, Kernel
-from tack.lang.scope import ArrayName, Binding, Frame, Instance, ParamName, assigned_names, names_of, shape_of
+from tack.lang.scope import (
+    ArrayName,
+    Binding,
+    Frame,
+    Instance,
+    ParamName,
+    Variable,
+    assigned_names,
+    names_of,
+    shape_of,
+)
 from tack.lang.values import Aggregate, Value, map_parts, parts_of
 from tack.lang.vectors import VECTOR_FUNCTIONS
 
@@ -129,16 +141,31 @@ class Calls(Expressions):
         return self.vector_function(func.attr, self.values_in_order([func.value, *node.args]), node)
 
     def sample(self, texture: ParamName, node: ast.Call) -> Value:
-        """``tex.sample(u, v, w)``, in software: a device function over the texture's storage."""
-        from tack.lang.sampling import trilinear  # which is written in the language
+        """``tex.sample(u, v, w)``, and the same without a texture unit: device functions over its storage."""
+        from tack.lang import sampling  # which is written in the language
 
         assert isinstance(node.func, ast.Attribute)
         if len(node.args) != 3:
             self.unsupported(f"sample() takes 3 coordinates, not {len(node.args)}", node)
         self.textures.add(texture.ir)
         call = ast.copy_location(ast.Call(node.func, [node.func.value, *node.args], node.keywords), node)
-        (value,) = self.inline(trilinear, call)
-        return value
+        parts = [part for value in self.inline(sampling.position, call) for part in parts_of(value)]
+        position = [self.once(part) for part in parts]
+
+        def bind(frame: Frame) -> list[str]:
+            frame.names["t"] = texture
+            for axis, value in zip("xyz", position, strict=True):
+                assert isinstance(value, (Local, Const))
+                frame.names[axis] = value if isinstance(value, Const) else Variable(value.name)
+            return list(frame.names)
+
+        loc = self.loc(node)
+        target = self.unique("sample")
+        with self.captured() as body:
+            (value,) = self.inline_with(sampling.trilinear, node, bind)
+            self.emit(Assign(target, parts_of(value)[0], loc=loc))
+        self.emit(Sample(target, texture.ir, tuple(position), tuple(body), loc=loc))
+        return Local(target, loc=loc)
 
     def builtin(self, builtin: Builtin, node: ast.Call) -> Value:
         """A builtin of scalars, component by component; any, all, min and max reduce one vector."""
@@ -353,9 +380,13 @@ class Calls(Expressions):
         if func in self.inlining:
             names = " -> ".join(f.__name__ for f in [*self.inlining[self.inlining.index(func) :], func])
             self.unsupported(f"recursion: {names}", node, "write it as a loop")
+        return self.inline_with(func, node, lambda frame: self.inline_params(func, node, frame))
+
+    def inline_with(self, func: Func, node: ast.Call, bind: Callable[[Frame], list[str]]) -> list[Value]:
+        """`inline`, where ``bind`` binds the parameters in the callee's frame and gives their names."""
         source = func.source
         frame = Frame(source, Bindings(func.function), self.loc(node), f"{func.__name__}.")
-        params = self.inline_params(func, node, frame)
+        params = bind(frame)
         frame.local_names = frozenset(params) | assigned_names(source.tree.body)
         frame.assigned = set(params)
         caller, self.frame = self.frame, frame

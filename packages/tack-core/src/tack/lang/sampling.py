@@ -1,4 +1,4 @@
-"""Sampling of textures in software, as a device function over a texture's storage."""
+"""Sampling of textures: where a sample lies, and its value without a texture unit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from typing import Any
 
 from tack.lang.kernel import func
 
-__all__ = ["trilinear"]
+__all__ = ["position", "trilinear"]
 
 
 @func
-def trilinear(t: Any, u: Any, v: Any, w: Any) -> Any:
-    """The value at normalised coordinates, between the eight nearest texels of ``t`` (D, H, W)."""
+def position(t: Any, u: Any, v: Any, w: Any) -> Any:
+    """Normalised coordinates in texels of ``t`` (D, H, W), x first."""
     x = min(max(float(u), 0.0), 1.0) * (t.shape[2] - 1)
     y = min(max(float(v), 0.0), 1.0) * (t.shape[1] - 1)
     z = min(max(float(w), 0.0), 1.0) * (t.shape[0] - 1)
+    return x, y, z
+
+
+@func
+def trilinear(t: Any, x: Any, y: Any, z: Any) -> Any:
+    """The value at a position, between the eight nearest texels of ``t``."""
     i, j, k = int(x), int(y), int(z)
     fx, fy, fz = x - i, y - j, z - k
     right = min(i + 1, t.shape[2] - 1)

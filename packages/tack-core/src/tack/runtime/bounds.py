@@ -34,6 +34,7 @@ from tack.ir.nodes import (
     Node,
     Param,
     Range,
+    Sample,
     Stmt,
     Unary,
     While,
@@ -126,6 +127,8 @@ class _Writer:
             parts = ", ".join(map(self.expr, (r.start, r.stop, r.step)))
             add(f"{pad}for {self.local(stmt.var)} in range({parts}):")
             self.body(stmt.body, wanted, depth + 1)
+        elif isinstance(stmt, Sample):
+            self.body(stmt.body, wanted, depth)
         elif isinstance(stmt, Block):
             label = self.labels[stmt.label] = f"Leave{len(self.labels)}"
             self.names[label] = type(label, (Exception,), {})

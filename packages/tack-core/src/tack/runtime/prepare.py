@@ -11,6 +11,7 @@ from tack.ir import nodes as ir
 from tack.ir.passes.infer_types import bind_params, infer_types
 from tack.ir.passes.localize import localize
 from tack.ir.passes.resolve_dims import resolve_dims
+from tack.ir.passes.sampling import choose_sampling
 from tack.ir.pipeline import Pass, run_pipeline
 from tack.ir.traversal import replace, walk_statements
 from tack.ir.workgroups import requires_full_workgroups
@@ -53,7 +54,13 @@ def prepare(
         hidden = tuple(ir.Parameter(name, ir.Array(i64, 1)) for name in names)
         template = replace(template, params=(*template.params, *hidden))
         bound |= {name: ir.Array(i64, 1) for name in names}
+    in_hardware = {
+        param.name
+        for param, ty in zip(template.params, types, strict=False)
+        if ty.texture_shape is not None and backend.texture_in_hardware(ty.texture_shape)
+    }
     passes = [
+        Pass("choose_sampling", lambda k: choose_sampling(k, in_hardware)),
         Pass("bind_params", lambda k: bind_params(k, bound)),
         Pass("resolve_dims", lambda k: resolve_dims(k, shapes)),
         Pass("infer_types", lambda k: infer_types(k, shapes, checks)),

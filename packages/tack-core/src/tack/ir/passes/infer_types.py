@@ -26,6 +26,7 @@ from tack.ir.nodes import (
     Compare,
     Const,
     Expr,
+    Fetch,
     For,
     If,
     Kernel,
@@ -346,6 +347,9 @@ class _Builder(_Solver):
 
     def make_Lookup(self, node: Lookup, dtype: DType) -> Expr:
         return replace(node, index=self.integer(node.index, "an index"), type=dtype)
+
+    def make_Fetch(self, node: Fetch, dtype: DType) -> Expr:
+        return replace(node, position=tuple(self.value(e, f32) for e in node.position), type=dtype)
 
     def make_LaneId(self, node: LaneId, dtype: DType) -> Expr:
         return replace(node, type=dtype)
