@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 import tack
 
 from .helpers import Rejection, reject
+from .upload import uploaded_arguments
 
 
 @pytest.fixture(autouse=True)
 def on_target(target: str) -> Iterator[None]:
     tack.set_default_device(target)
-    yield
+    with nullcontext() if target == "cpu" else uploaded_arguments():
+        yield
     tack.set_default_device(None)
 
 

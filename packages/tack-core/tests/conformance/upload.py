@@ -1,0 +1,87 @@
+"""NumPy arguments on devices that cannot address the host's memory.
+
+A call with NumPy arrays runs on the CPU, whatever the default device is. So that a test means the device
+it was asked for, its NumPy arguments are copied there, with the same overlaps and alignment, and back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import tack
+from tack.dtypes import as_dtype
+from tack.lang.kernel import Kernel
+from tack.runtime.array import Array
+from tack.runtime.dispatch import default_backend
+
+_ALIGNMENT = 64
+
+
+@contextmanager
+def uploaded_arguments() -> Iterator[None]:
+    """Inside, kernels copy their NumPy arguments to the default device, and back after the launch."""
+    own = Kernel.__call__
+
+    def call(kernel: Kernel, *args: Any, **kwargs: Any) -> Any:
+        values = [*args, *kwargs.values()]
+        back = _upload(values)
+        try:
+            return own(kernel, *values[: len(args)], **dict(zip(kwargs, values[len(args) :], strict=True)))
+        finally:
+            for copy in back:
+                copy()
+
+    Kernel.__call__ = call
+    try:
+        yield
+    finally:
+        Kernel.__call__ = own
+
+
+def _upload(values: list[Any]) -> list[Callable[[], None]]:
+    """Replaces NumPy arrays in ``values``; what copies their contents back."""
+    found = [(k, v) for k, v in enumerate(values) if isinstance(v, np.ndarray) and _fits(v)]
+    found.sort(key=lambda item: item[1].ctypes.data)
+    groups: list[list[tuple[int, Any]]] = []
+    end = -1
+    for k, value in found:  # arrays that share memory stay together
+        start = value.ctypes.data
+        if start >= end:
+            groups.append([])
+        groups[-1].append((k, value))
+        end = max(end, start + value.nbytes)
+    return [copy for group in groups for copy in _upload_group(values, group)]
+
+
+def _fits(value: np.ndarray) -> bool:
+    """Whether the array could be an argument as it is; a launch refuses others on every device."""
+    try:
+        as_dtype(value.dtype)
+    except TypeError:
+        return False
+    return value.ndim > 0 and value.size > 0 and value.flags.c_contiguous and value.dtype.isnative
+
+
+def _upload_group(values: list[Any], group: list[tuple[int, Any]]) -> list[Callable[[], None]]:
+    low = min(v.ctypes.data for _, v in group)
+    size = max(v.ctypes.data + v.nbytes for _, v in group) - low
+    host = np.frombuffer((ctypes.c_char * size).from_address(low), np.uint8)
+    shift = low % _ALIGNMENT
+    memory = tack.empty(size + shift, tack.u8)
+    inside = memory[shift:]
+    tack.copyto(inside, host)
+    backend = default_backend()
+    for k, value in group:
+        offset = shift + value.ctypes.data - low
+        writable = value.flags.writeable
+        values[k] = Array(
+            backend, memory._buffer, as_dtype(value.dtype), value.shape, writable=writable, offset=offset
+        )
+    if not any(v.flags.writeable for _, v in group):
+        return []
+    return [lambda: np.copyto(host, inside.numpy())]
