@@ -108,7 +108,5 @@ def test_a_texture_is_no_array_and_an_array_no_texture() -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match="'t' is a texture, which is read with"):
             index(tex, out)
-        with pytest.raises(
-            TypeError, match=r"'tex' is sampled and must be a tack\.Texture3D, not"
-        ):
+        with pytest.raises(TypeError, match=r"'tex' is sampled and must be a tack\.Texture3D, not"):
             sample(np.zeros((2, 2, 2), np.float32), np.zeros((1, 3), np.float32), out)
