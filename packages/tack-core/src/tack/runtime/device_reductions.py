@@ -21,80 +21,96 @@ from tack.runtime.reductions import combine_sums, exact_sum, extreme
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tack.runtime.backend import Backend, Number
+    from tack.runtime.backend import Number
 
 __all__ = ["reduce_on_device"]
 
 # Enough groups to keep the memory of the largest devices busy, and few enough for the host to combine.
 _MAX_GROUPS = 4096
-_ELEMENTS = 8  # of each iteration, before there are more groups
+# How many elements an iteration has in flight at once.
+BATCH = constant(8)
 
 _SIGNED = {4: i32, 8: i64}
 
 
-def reduce_on_device(backend: Backend, array: Array, op: str) -> Number:
+def reduce_on_device(array: Array, op: str) -> Number:
     """``tack.runtime.reductions.reduce`` of a non-empty array of scalars: waits for the result."""
-    x = array.ravel()
     if op in ("min", "max"):
-        return extreme(_extremes(backend, x), op)
+        return extreme(_extremes(array), op)
     if array.scalar.is_float:
-        (sums,) = _partials(backend, _sum_f32 if array.scalar is f32 else _sum_f64, x, f64, 1)
-        total = combine_sums(sums)
+        total = combine_sums(_partials(_sum_f32 if array.scalar is f32 else _sum_f64, array, f64, 1))
         return total / array.size if op == "mean" else total
-    if x.itemsize < 8:
-        exact = exact_sum(_partials(backend, _sum_integers, x, i64, 1)[0])
+    if array.itemsize < 8:
+        exact = exact_sum(_partials(_sum_integers, array, i64, 1))
     else:
-        low, high = _partials(backend, _sum_halves, x, i64, 2)
+        low, high = _partials(_sum_halves, array, i64, 2).reshape(2, -1)
         exact = exact_sum(low) + (exact_sum(high) << 32)
     if op == "mean":
         return exact / array.size
     return (i64 if array.scalar.is_signed else u64).wrap(exact)
 
 
-def _partials(backend: Backend, kernel: Kernel, x: Array, dtype: DType, count: int) -> NDArray[Any]:
-    """``count`` rows of what the workgroups of ``kernel`` give for ``x``."""
-    groups = min(-(-x.size // (WORKGROUP * _ELEMENTS)), _MAX_GROUPS)
-    out = new_array(backend, dtype, (count, groups))
-    backend.execute(kernel, (x, x.size, *(out[k : k + 1].ravel() for k in range(count)), groups * WORKGROUP))
+def _partials(kernel: Kernel, array: Array, dtype: DType, count: int) -> NDArray[Any]:
+    """What the workgroups of ``kernel`` give for ``array``: ``count`` values each, kind by kind."""
+    x = array if array.ndim == 1 else array.ravel()
+    groups = min(-(-x.size // (WORKGROUP * int(BATCH))), _MAX_GROUPS)
+    iterations = groups * WORKGROUP
+    batched = x.size - x.size % (iterations * int(BATCH))
+    out = new_array(x._backend, dtype, (count * groups,))
+    kernel(x, batched, x.size, out, iterations)
     return out.numpy()
 
 
-def _extremes(backend: Backend, x: Array) -> NDArray[Any]:
+def _extremes(array: Array) -> NDArray[Any]:
     """Values of the array that have its minimum and maximum, and a NaN if it has one."""
-    if not x.scalar.is_float:
-        wide = i32 if x.itemsize < 4 else x.scalar
-        return _partials(backend, _extremes_in(wide), x, x.scalar, 2).reshape(-1)
-    bits = _SIGNED[x.itemsize]
-    as_bits = Array(x._backend, x._buffer, bits, x.shape, offset=x._offset)
-    keys = _partials(backend, _float_extremes(bits), as_bits, bits, 2).reshape(-1)
+    if not array.scalar.is_float:
+        wide = i32 if array.itemsize < 4 else array.scalar
+        return _partials(_extremes_in(wide), array, array.scalar, 2)
+    bits = _SIGNED[array.itemsize]
+    as_bits = Array(array._backend, array._buffer, bits, (array.size,), offset=array._offset)
+    keys = _partials(_float_extremes(bits), as_bits, bits, 2)
     keys ^= (keys >> (bits.bits - 1)) & bits.numpy.type(bits.max)
-    return keys.view(x.scalar.numpy)
+    return keys.view(array.scalar.numpy)
+
+
+# Each kernel takes the array, how many of its elements are read in whole batches, its size, what receives
+# the workgroups' values, and the number of iterations.
 
 
 @kernel
-def _sum_f32(x: Any, n: Any, sums: Any, iterations: Any) -> None:
+def _sum_f32(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
     """In double precision."""
     for i in range(iterations):
         total = f64(0)
-        for k in range(i, n, iterations):
+        for first in range(i, batched, BATCH * iterations):
+            for k in range(BATCH):
+                total += f64(x[first + k * iterations])
+        for k in range(batched + i, n, iterations):
             total += f64(x[k])
         total = block_sum(total)
         if thread_id() == 0:
             sums[i // 256] = total
 
 
+@func
+def _added(total: Any, error: Any, value: Any) -> Any:
+    """A sum and its rounding errors with ``value`` added, after D. E. Knuth's two-sum."""
+    after = total + value
+    added = after - total
+    return after, error + ((total - (after - added)) + (value - added))
+
+
 @kernel
-def _sum_f64(x: Any, n: Any, sums: Any, iterations: Any) -> None:
+def _sum_f64(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
     """With the rounding error of each addition added up beside the sum."""
     for i in range(iterations):
         total = f64(0)
         error = f64(0)
-        for k in range(i, n, iterations):
-            value = x[k]
-            after = total + value
-            added = after - total
-            error += (total - (after - added)) + (value - added)
-            total = after
+        for first in range(i, batched, BATCH * iterations):
+            for k in range(BATCH):
+                total, error = _added(total, error, x[first + k * iterations])
+        for k in range(batched + i, n, iterations):
+            total, error = _added(total, error, x[k])
         total = block_sum(total)
         error = block_sum(error)
         # After an overflow the errors are NaN, and the sum is right as it is.
@@ -103,53 +119,51 @@ def _sum_f64(x: Any, n: Any, sums: Any, iterations: Any) -> None:
 
 
 @kernel
-def _sum_integers(x: Any, n: Any, sums: Any, iterations: Any) -> None:
+def _sum_integers(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
     for i in range(iterations):
         total = i64(0)
-        for k in range(i, n, iterations):
+        for first in range(i, batched, BATCH * iterations):
+            for k in range(BATCH):
+                total += i64(x[first + k * iterations])
+        for k in range(batched + i, n, iterations):
             total += i64(x[k])
         total = block_sum(total)
         if thread_id() == 0:
             sums[i // 256] = total
 
 
+@func
+def _halves(low: Any, high: Any, value: Any) -> Any:
+    return low + i64(value & 0xFFFFFFFF), high + i64(value >> 32)
+
+
 @kernel
-def _sum_halves(x: Any, n: Any, low: Any, high: Any, iterations: Any) -> None:
+def _sum_halves(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
     """Of 64-bit integers, whose sum may need more bits."""
     for i in range(iterations):
-        lower = i64(0)
-        upper = i64(0)
-        for k in range(i, n, iterations):
-            value = x[k]
-            lower += i64(value & 0xFFFFFFFF)
-            upper += i64(value >> 32)
-        lower = block_sum(lower)
-        upper = block_sum(upper)
+        low = i64(0)
+        high = i64(0)
+        for first in range(i, batched, BATCH * iterations):
+            for k in range(BATCH):
+                low, high = _halves(low, high, x[first + k * iterations])
+        for k in range(batched + i, n, iterations):
+            low, high = _halves(low, high, x[k])
+        low = block_sum(low)
+        high = block_sum(high)
         if thread_id() == 0:
-            low[i // 256] = lower
-            high[i // 256] = upper
+            sums[i // 256] = low
+            sums[(i + iterations) // 256] = high
 
 
 @cache
 def _extremes_in(wide: DType) -> Kernel:
     """A kernel that compares integers in the type ``wide``, which workgroups can reduce."""
 
-    @kernel
-    def extremes(x: Any, n: Any, least: Any, most: Any, iterations: Any) -> None:
-        for i in range(iterations):
-            low = wide(x[min(i, n - 1)])
-            high = low
-            for k in range(i, n, iterations):
-                value = wide(x[k])
-                low = min(low, value)
-                high = max(high, value)
-            low = block_min(low)
-            high = block_max(high)
-            if thread_id() == 0:
-                least[i // 256] = low
-                most[i // 256] = high
+    @func
+    def widened(value: Any) -> Any:
+        return wide(value)
 
-    return extremes
+    return _extremes_of(widened)
 
 
 @cache
@@ -165,19 +179,30 @@ def _float_extremes(bits: DType) -> Kernel:
     def key(value: Any) -> Any:
         return value ^ ((value >> sign) & magnitude)
 
+    return _extremes_of(key)
+
+
+def _extremes_of(key: Any) -> Kernel:
+    """A kernel that finds the least and the greatest of what ``key`` makes of the elements."""
+
     @kernel
-    def float_extremes(x: Any, n: Any, least: Any, most: Any, iterations: Any) -> None:
+    def extremes(x: Any, batched: Any, n: Any, found: Any, iterations: Any) -> None:
         for i in range(iterations):
             low = key(x[min(i, n - 1)])
             high = low
-            for k in range(i, n, iterations):
+            for first in range(i, batched, BATCH * iterations):
+                for k in range(BATCH):
+                    value = key(x[first + k * iterations])
+                    low = min(low, value)
+                    high = max(high, value)
+            for k in range(batched + i, n, iterations):
                 value = key(x[k])
                 low = min(low, value)
                 high = max(high, value)
             low = block_min(low)
             high = block_max(high)
             if thread_id() == 0:
-                least[i // 256] = low
-                most[i // 256] = high
+                found[i // 256] = low
+                found[(i + iterations) // 256] = high
 
-    return float_extremes
+    return extremes
