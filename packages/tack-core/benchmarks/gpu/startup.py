@@ -142,6 +142,7 @@ def worker(name: str) -> None:
 def fresh(name: str, folder: str) -> dict[str, Any]:
     environment = os.environ | {variable: f"{folder}/{variable}" for variable in CACHES}
     environment["TACK_CACHE"] = "write"
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     os.makedirs(f"{folder}/TACK_CACHE_DIR", mode=0o700, exist_ok=True)
     command = [sys.executable, __file__, "--worker", name]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -152,6 +153,9 @@ def fresh(name: str, folder: str) -> dict[str, Any]:
 def measure(rounds: int) -> dict[str, Any]:
     rows: dict[str, dict[str, list[float]]] = {}
     missing = {}
+    with tempfile.TemporaryDirectory() as folder:  # byte code, which pip would have made
+        for name in CONTESTANTS:
+            fresh(name, folder)
     for turn in range(rounds):
         for name in CONTESTANTS:
             if name in missing:
