@@ -80,7 +80,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def check(kernel: ir.Kernel, data: st.DataObject) -> None:
+def check(kernel: ir.Kernel, data: st.DataObject, target: Any = Compiled) -> None:
     args = data.draw(arguments(kernel))
     launch = [fitting(*part) for part in zip(kernel.loop.ranges, data.draw(launches(kernel)), strict=True)]
     expected = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in args.items()}
@@ -90,7 +90,7 @@ def check(kernel: ir.Kernel, data: st.DataObject) -> None:
     cuts = sorted(random.Random(total).choices(range(total + 1), k=2))
     fixed = not rereads(kernel)
     printed: list[Printed] = []
-    compiled = Compiled(kernel)
+    compiled = target(kernel)
     found = compiled(args, launch, (0, *cuts, total) if fixed else None, printed)
     for name, array in expected.items():
         if isinstance(array, np.ndarray):

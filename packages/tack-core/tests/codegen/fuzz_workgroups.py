@@ -262,11 +262,13 @@ def proven(kernel: ir.Kernel) -> bool:
     return True
 
 
-def check(kernel: ir.Kernel, launch: Sequence[tuple[int, int, int]], data: st.DataObject) -> None:
+def check(
+    kernel: ir.Kernel, launch: Sequence[tuple[int, int, int]], data: st.DataObject, target: Any = Compiled
+) -> None:
     args = group_arguments(data, launch)
     expected = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in args.items()}
     interpreter.run(kernel, expected, launch)
-    Compiled(kernel)(args, launch)
+    target(kernel)(args, launch)
     for name in ("own0", "own1", "own2"):
         assert same(args[name], expected[name]), name
 

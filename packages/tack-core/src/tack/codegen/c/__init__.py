@@ -1,0 +1,9 @@
+"""C-family code for typed kernels: one generator, and a dialect for each vendor's language."""
+
+from __future__ import annotations
+
+from tack.codegen.c.cuda import CUDA
+from tack.codegen.c.module import generate
+from tack.codegen.c.source import Geometry, Source
+
+__all__ = ["CUDA", "Geometry", "Source", "generate"]

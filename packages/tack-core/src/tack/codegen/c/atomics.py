@@ -1,0 +1,58 @@
+"""Atomic operations: the language's own, or for extremes of floats a loop around compare-and-swap."""
+
+from __future__ import annotations
+
+from tack.codegen.c.emitter import Emitter, Unit
+from tack.codegen.c.terms import ASSIGN, UNARY, Term, cast, exact, within
+from tack.dtypes import DType, u32, u64
+
+__all__ = ["atomic"]
+
+
+def atomic(fn: Emitter, op: str, dtype: DType, address: str, operands: list[Term]) -> str:
+    """The text of an atomic operation, whose value is the element before it.
+
+    That may be of an unsigned type: there are few functions for signed numbers, and only the order
+    depends on the sign. Operands and the value are converted where C assigns them.
+    """
+    d = fn.dialect
+    bits = u32 if dtype.bits == 32 else u64
+    if dtype.is_float:
+        if op in ("min", "max"):
+            return f"{_extremum(fn.unit, op, dtype)}({address}, {operands[0].text})"
+        if op == "exchange":
+            old = d.atomic(op, f"({bits} *){address}", d.bitcast(operands[0].text, dtype, bits))
+            return d.bitcast(old, bits, dtype)
+    elif op in ("min", "max"):
+        return d.atomic(op, address, within(exact(operands[0], dtype), ASSIGN))
+    elif dtype.is_signed:
+        address = f"({bits} *){address}"
+    if op == "sub":  # in unsigned numbers, where each has an opposite
+        op, operand = "add", operands[0]
+        if not (dtype.is_float or operand.raw):
+            operand = cast(str(bits), operand)
+        operands = [Term(f"-({operand.text})", UNARY)]
+    return d.atomic(op, address, *(within(o, ASSIGN) for o in operands))
+
+
+def _extremum(unit: Unit, op: str, dtype: DType) -> str:
+    """``min`` or ``max`` of floats: stores only where that changes the element; a number wins over NaN."""
+    name = f"tack_atomic_{op}_{dtype}"
+    bits = u32 if dtype.bits == 32 else u64
+
+    def write(fn: Emitter) -> None:
+        d = fn.dialect
+        with fn.function(f"{d.function} {dtype} {name}({dtype} *address, {dtype} value)"):
+            fn.line(f"{bits} *cell = ({bits} *)address;")
+            fn.line(f"{bits} seen = *(volatile {bits} *)cell;")
+            with fn.braces("for (;;)"):
+                fn.line(f"const {dtype} old = {d.bitcast('seen', bits, dtype)};")
+                fn.line(f"if (old {'<=' if op == 'min' else '>='} value || value != value)")
+                fn.line("    return old;")
+                swap = d.atomic("cas", "cell", "seen", d.bitcast("value", dtype, bits))
+                fn.line(f"const {bits} found = {swap};")
+                fn.line("if (found == seen)")
+                fn.line("    return old;")
+                fn.line("seen = found;")
+
+    return unit.helper(name, write)

@@ -1,0 +1,93 @@
+"""What differs between the languages of the C family. `Dialect` is what they have in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tack.dtypes import DType
+
+__all__ = ["Dialect"]
+
+
+class Dialect:
+    """A language. Subclasses say how it spells what `tack.codegen.c` emits.
+
+    Attributes:
+        name: of the language, for people.
+        types: the C type of each scalar type, by its name.
+        suffixes: of integer literals, by type.
+        entry, function: the qualifiers of a kernel and of the functions that it calls.
+        constant, shared: of a constant table and of a workgroup's array.
+        max_constant_bytes: what fits in constant memory; larger tables are in global memory, with the
+            qualifiers ``constant_global``.
+        max_shared_bytes, max_local_bytes: what the shared arrays of a workgroup, and the local ones of an
+            iteration, may take.
+        restrict: the qualifier of a pointer that shares no element with the others.
+        barrier: the statement.
+        unrolled, rolled: the line before a loop that is to be unrolled, or that is not to be.
+        atomic_dtypes: names of the element types that atomics work on.
+        fast_options: what the compiler is told for a kernel with ``fastmath=True``.
+        functions: the names of builtin functions where they differ from C's; ``"f32"`` ones then have no
+            suffix of their own.
+        reserved: identifiers that a kernel's variables must not have.
+    """
+
+    name: str
+    types: ClassVar[dict[str, str]]
+    suffixes: ClassVar[dict[str, str]] = {"u32": "u", "i64": "ll", "u64": "ull"}
+    entry: str
+    function: str
+    constant: str
+    constant_global: str
+    max_constant_bytes: int
+    shared: str
+    max_shared_bytes: int
+    max_local_bytes: int
+    restrict: str
+    barrier: str
+    unrolled: str
+    rolled: str
+    atomic_dtypes: tuple[str, ...]
+    fast_options: tuple[str, ...] = ()
+    functions: ClassVar[dict[str, str]] = {}
+    reserved: frozenset[str]
+
+    def math(self, name: str, dtype: DType) -> str:
+        """The name of a function of C's ``math.h`` in the precision of ``dtype``."""
+        name = self.functions.get(name, name)
+        return f"{name}f" if dtype.bits == 32 else name
+
+    def bounds(self, threads: int) -> str:
+        """What a kernel function says of the size of its blocks."""
+        raise NotImplementedError
+
+    def block_index(self, axis: int) -> str:
+        raise NotImplementedError
+
+    def thread_index(self, axis: int) -> str:
+        raise NotImplementedError
+
+    def grid_size(self, axis: int) -> str:
+        """The number of blocks along an axis."""
+        raise NotImplementedError
+
+    def bitcast(self, text: str, source: DType, to: DType) -> str:
+        """The bits of a number of ``source`` read as ``to``, one of the two a float and one an integer."""
+        raise NotImplementedError
+
+    def count(self, name: str, text: str, bits: int) -> str:
+        """``popcount``, ``clz`` or ``ctz`` of an unsigned number of 32 or 64 bits."""
+        raise NotImplementedError
+
+    def truncate(self, source: DType, to: DType) -> str | None:
+        """A function from floats to integers that saturates and gives 0 for NaN, if there is one."""
+        return None
+
+    def shuffle_down(self, value: str, distance: str) -> str:
+        """The value that the lane ``distance`` higher in the warp has."""
+        raise NotImplementedError
+
+    def atomic(self, op: str, address: str, *operands: str) -> str:
+        """A relaxed atomic operation whose value is the old element: ``min`` and ``max`` of integers, ``add``
+        of floats and unsigned numbers, and the others of unsigned ones."""
+        raise NotImplementedError

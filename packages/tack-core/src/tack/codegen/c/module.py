@@ -1,0 +1,245 @@
+"""A translation unit for one typed kernel: its iteration, the kernel function, and ``result``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tack.codegen.c.dialect import Dialect
+from tack.codegen.c.emitter import Emitter, Unit
+from tack.codegen.c.expressions import dtype_of, value
+from tack.codegen.c.grid import geometry, iterations, positions
+from tack.codegen.c.operators import convert
+from tack.codegen.c.printing import BUFFER
+from tack.codegen.c.scopes import declarations, reads
+from tack.codegen.c.source import Source
+from tack.codegen.c.statements import statements
+from tack.codegen.c.workgroups import scratch_arrays
+from tack.dtypes import DType
+from tack.errors import diagnostic
+from tack.ir.nodes import (
+    Assign,
+    Atomic,
+    Bounds,
+    Const,
+    Kernel,
+    Load,
+    LocalArray,
+    Node,
+    NonZero,
+    Param,
+    Print,
+    Stmt,
+    Store,
+)
+from tack.ir.passes.localize import assigned
+from tack.ir.passes.participation import participation
+from tack.ir.traversal import walk, walk_statements
+from tack.ir.workgroups import WORKGROUP, primitives
+
+__all__ = ["generate"]
+
+
+def generate(kernel: Kernel, dialect: Dialect, *, disjoint: bool = False) -> Source:
+    """The source of a typed kernel.
+
+    Args:
+        kernel: a verified typed kernel.
+        dialect: the language to write.
+        disjoint: whether no array that the kernel writes overlaps another of its arrays.
+
+    Raises:
+        ValueError: the kernel's local or shared arrays take more than there is, or not all lanes are
+            proven to reach a barrier.
+        TypeError: an atomic on elements for which the language has none.
+    """
+    module = _Module(kernel, dialect, disjoint)
+    grouped = bool(primitives(kernel))
+    if grouped:
+        participation(kernel)
+    functions = module.group_functions() if grouped else module.grid_functions()
+    if kernel.result is not None:
+        functions.append(module.result_function())
+    return Source(
+        module.unit.text(functions),
+        module.entry,
+        module.result if kernel.result is not None else None,
+        module.geometry,
+        dialect.fast_options if kernel.fastmath else (),
+    )
+
+
+class _Module:
+    """The names of a translation unit that its functions share, and how each function is written."""
+
+    def __init__(self, kernel: Kernel, dialect: Dialect, disjoint: bool) -> None:
+        self.kernel = kernel
+        self.dialect = dialect
+        self.disjoint = disjoint
+        nodes = list(walk(kernel))
+        prints = [n for n in walk_statements(kernel) if isinstance(n, Print)]
+        checks = [n for n in nodes if isinstance(n, Bounds | NonZero)]
+        self.prints, self.checked = bool(prints), bool(checks)
+        sites = [*enumerate(prints), *enumerate(checks)]
+        self.unit = Unit(kernel, dialect, {id(site): number for number, site in sites})
+        self.written = {n.array for n in nodes if isinstance(n, Store | Atomic)}
+        self.arrays = [n for n in walk_statements(kernel) if isinstance(n, LocalArray)]
+        self.scratch = scratch_arrays(kernel)
+        self.check_sizes()
+        self.geometry = geometry(kernel, disjoint)
+        names = self.unit.names
+        self.entry, self.result = names.fresh(f"{kernel.name}_kernel"), names.fresh(f"{kernel.name}_result")
+        # Start, step and count of each dimension; parameters come first, so that they keep their names.
+        self.params = {p.name: p.type for p in kernel.params if p.type is not None and names[p.name]}
+        self.dims = [[names.fresh(f"{v}_{part}") for part in _PARTS] for v in kernel.loop.vars]
+        self.counts = [count for _, _, count in self.dims]
+
+    def check_sizes(self) -> None:
+        """Refuses a kernel whose arrays are too large."""
+        d = self.dialect
+        scratch = sum(dtype.itemsize * size for dtype, size in self.scratch.values())
+        for shared, extra, limit in ((False, 0, d.max_local_bytes), (True, scratch, d.max_shared_bytes)):
+            arrays = [node for node in self.arrays if node.shared is shared]
+            total = extra + sum(_size(node) * node.dtype.itemsize for node in arrays)
+            if total > limit:
+                kind = "shared" if shared else "local"
+                message = f"{kind} arrays take {total} bytes; {d.name} has at most {limit}"
+                place = arrays[0].loc if arrays else self.kernel.loc
+                raise diagnostic(ValueError, message, place, kernel=self.kernel.name)
+
+    # --- parameters ---
+
+    def parameter(self, name: str, restrict: str = "") -> str:
+        """The declaration of a parameter."""
+        kind, own = self.params[name], self.unit.names[name]
+        if isinstance(kind, DType):
+            return f"{kind} {own}"
+        const = "" if name in self.written or name.startswith("debug.") else "const "
+        return f"{const}{kind.dtype} *{restrict}{own}"
+
+    def signature(self, name: str, threads: int, restrict: str = "", extra: Sequence[str] = ()) -> str:
+        """The head of a kernel function, whose parameters are the slots of a launch."""
+        slots = [self.parameter(p, restrict) for p in self.params]
+        slots += [f"i64 {name}" for dimension in self.dims for name in dimension]
+        slots += [f"u64 *{BUFFER}"] if self.prints else []
+        listed = ",\n    ".join([*slots, *extra])
+        return f"{self.dialect.entry} void {self.dialect.bounds(threads)} {name}(\n    {listed})"
+
+    def entry_signature(self) -> str:
+        restrict = f"{self.dialect.restrict} " if self.disjoint else ""
+        return self.signature(self.entry, WORKGROUP, restrict)
+
+    # --- functions ---
+
+    def grid_functions(self) -> list[str]:
+        """The function of an iteration, and the kernel function, which calls it."""
+        kernel, names = self.kernel, self.unit.names
+        body = kernel.loop.body
+        used = {n.name for n in walk(kernel.loop) if isinstance(n, Param)}
+        used |= {n.array for n in walk(kernel.loop) if isinstance(n, Load | Store | Atomic)}
+        passed = [p for p in self.params if p in used or p.startswith("debug.")]
+        carried = [name for name in assigned(kernel.before) if name in _names_in(body)]
+        extra = ([(f"u64 *{BUFFER}", BUFFER)] if self.prints else []) + (
+            [("i64 tack_number", "tack_number" if len(self.dims) > 1 else "tack_at0")] if self.checked else []
+        )
+
+        fn = Emitter(self.unit)
+        head = [*map(self.parameter, passed), *(declared for declared, _ in extra)]
+        head += [f"{fn.local_type(name)} {names[name]}" for name in (*carried, *kernel.loop.vars)]
+        fn.iteration = "tack_number" if self.checked else None
+        with fn.function(f"{self.dialect.function} void tack_iteration({', '.join(head)})"):
+            self.begin(fn, body, (*carried, *kernel.loop.vars))
+            statements(fn, body)
+
+        entry = Emitter(self.unit)
+        outer = [*(names[p] for p in passed), *(argument for _, argument in extra)]
+        outer += [names[name] for name in carried]
+        with entry.function(self.entry_signature()):
+            self.begin(entry, kernel.before)
+            statements(entry, kernel.before)
+            iterations(
+                *(entry, self.geometry, self.counts),
+                lambda at: entry.line(f"tack_iteration({', '.join([*outer, *self.variables(at)])});"),
+            )
+        return [fn.text(), entry.text()]
+
+    def group_functions(self) -> list[str]:
+        """The kernel function of a kernel that uses workgroups: each thread has one iteration."""
+        kernel, names = self.kernel, self.unit.names
+        body = (*kernel.before, *kernel.loop.body)
+        fn = Emitter(self.unit)
+        fn.lane, fn.iteration = "tack_lane", "tack_number" if self.checked else None
+        with fn.function(self.entry_signature()):
+            fn.line(f"const i32 tack_lane = {self.dialect.thread_index(0)};")
+            fn.line(f"const i64 tack_number = (i64){self.dialect.block_index(0)} * {WORKGROUP} + tack_lane;")
+            for name, (dtype, size) in self.scratch.items():
+                fn.line(f"{self.dialect.shared} {dtype} {name}[{size}];")
+            fn.line(f"if (tack_number >= {' * '.join(self.counts)})")
+            fn.line("    return;")
+            at = [f"tack_at{axis}" for axis in range(len(self.dims))]
+            positions(fn, self.counts, at, "tack_number")
+            for name, text in zip(kernel.loop.vars, self.variables(at), strict=True):
+                fn.line(f"i64 {names[name]} = {text};")
+            self.begin(fn, body, kernel.loop.vars)
+            statements(fn, body)
+        return [fn.text()]
+
+    def result_function(self) -> str:
+        """The function of one thread that writes the return expression's value."""
+        kernel = self.kernel
+        assert kernel.result is not None
+        assert kernel.result_type is not None
+        body = (*kernel.before, *kernel.after)
+        fn = Emitter(self.unit)
+        with fn.function(self.signature(self.result, 1, extra=[f"{kernel.result_type} *tack_out"])):
+            self.begin(fn, (*body, Assign("", kernel.result)), ("",))
+            statements(fn, body)
+            found = convert(fn, value(fn, kernel.result), dtype_of(kernel.result), kernel.result_type)
+            fn.line(f"*tack_out = {found.text};")
+        return fn.text()
+
+    def begin(self, fn: Emitter, body: tuple[Stmt, ...], outer: Iterable[str] = ()) -> None:
+        """What ``body`` has declared where its function starts. ``outer`` are declared already."""
+        fn.declarations = declarations(body, {*outer})
+        for name in fn.declarations.top:
+            fn.line(f"{fn.local_type(name)} {fn.name(name)} = 0;")
+        used = {n.array for s in body for n in walk(s) if isinstance(n, Load | Store)}
+        for node in self.arrays:
+            if node.name in used:
+                self.unit.arrays[node.name] = node.dtype
+                qualifier = f"{self.dialect.shared} " if node.shared else ""
+                # A value from the start, so that reading an element that nothing has stored is defined.
+                initial = "" if node.shared else " = {}"
+                fn.line(f"{qualifier}{node.dtype} {fn.name(node.name)}[{_size(node)}]{initial};")
+
+    def variables(self, at: Sequence[str]) -> list[str]:
+        """The loop variables' values, given the position along each dimension."""
+        found = []
+        for bounds, (start, step, _), position in zip(self.kernel.loop.ranges, self.dims, at, strict=True):
+            unit_step, from_zero = _is_constant(bounds.step, 1), _is_constant(bounds.start, 0)
+            if unit_step:
+                found.append(position if from_zero else f"(u64){start} + {position}")
+            else:
+                found.append(f"(u64){position} * {step}" + ("" if from_zero else f" + {start}"))
+        return found
+
+
+_PARTS = ("start", "step", "count")
+
+
+def _names_in(body: Iterable[Node]) -> set[str]:
+    """The locals that something in ``body`` reads or assigns."""
+    parts = list(body)
+    return set().union(*map(reads, parts)) | assigned(parts).keys()
+
+
+def _is_constant(node: Node, expected: int) -> bool:
+    return isinstance(node, Const) and node.value == expected
+
+
+def _size(node: LocalArray) -> int:
+    """The number of elements of a local array; its shape is constants in a typed kernel."""
+    size = node.width
+    for extent in node.shape:
+        assert isinstance(extent, Const)
+        size *= int(extent.value)
+    return size

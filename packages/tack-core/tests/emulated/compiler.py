@@ -1,0 +1,92 @@
+"""Compiles generated CUDA C to a shared object that runs it on the CPU.
+
+The object exports ``emulate_<entry>(void **parameters, const unsigned grid[3], const unsigned block[3])``
+for each entry: ``parameters`` are the addresses of the kernel's, as ``cuLaunchKernel`` takes them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["compile"]
+
+HERE = Path(__file__).parent
+COMPILER = os.environ.get("CXX", "g++")
+# No fused operations and no assumptions, so that what the text says is what runs.
+OPTIONS = ("-O1", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-w")
+
+
+def compile(text: str, entry_names: Sequence[str], options: Sequence[str] = OPTIONS) -> bytes:
+    """The shared object for a translation unit. Objects are kept, by their contents, in a store.
+
+    Raises:
+        RuntimeError: the compiler refuses the text; the message is its own.
+    """
+    meeting = int("__syncthreads" in text)
+    entries = "".join(f"\nTACK_EMULATE({name}, {meeting})" for name in entry_names)
+    unit = f'{_header()}\n#line 1 "kernel.cu"\n{text}{entries}\n'
+    key = hashlib.sha256("\0".join((unit, _runtime().name, *options)).encode()).hexdigest()
+    kept = store() / key[:2] / f"{key}.so"
+    try:
+        return kept.read_bytes()
+    except FileNotFoundError:
+        found = _build(unit, options)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        _write(kept, found)
+        return found
+
+
+def store() -> Path:
+    """The folder of compiled objects: ``TACK_TEST_OBJECTS``, or one in the user's cache."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tack-tests" / "emulated"
+    return Path(os.environ.get("TACK_TEST_OBJECTS", default))
+
+
+@functools.cache
+def _header() -> str:
+    return (HERE / "cuda.h").read_text()
+
+
+def _run(command: Sequence[str], text: str | None = None) -> None:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]}: {done.stderr}")
+
+
+def _build(unit: str, options: Sequence[str]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        part, whole = f"{folder}/kernel.o", f"{folder}/kernel.so"
+        _run([COMPILER, *options, "-x", "c++", "-c", "-", "-o", part], unit)
+        # The linker itself: the compiler's way to it takes five times as long, and links what is not used.
+        _run(["ld", "-shared", part, str(_runtime()), "-l:libm.so.6", "-o", whole])
+        return Path(whole).read_bytes()
+
+
+@functools.cache
+def _runtime() -> Path:
+    """The object file of runtime.c."""
+    source = (HERE / "runtime.c").read_bytes()
+    kept = store() / f"runtime-{hashlib.sha256(source).hexdigest()[:16]}.o"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "runtime.o"
+            _run(
+                ["gcc", "-O2", "-fPIC", "-fvisibility=hidden", "-c", str(HERE / "runtime.c"), "-o", str(made)]
+            )
+            _write(kept, made.read_bytes())
+    return kept
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Puts a file in its place whole, whoever else does at the same time."""
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.replace(name, path)

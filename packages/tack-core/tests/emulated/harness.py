@@ -1,0 +1,102 @@
+"""Runs a typed kernel's CUDA C on the CPU, as the runtime does on a device, without the runtime."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from emulated import compiler
+from tack.codegen.c import CUDA, Source, generate
+from tack.ir import nodes as ir
+from tack.ir.parser import parse
+from tack.ir.traversal import walk_statements
+
+__all__ = ["Emulated", "grid"]
+
+Launch = Sequence[tuple[int, int, int]]
+
+
+def grid(source: Source, counts: Sequence[int]) -> tuple[int, int, int]:
+    """The blocks along each axis that cover the range, as a launch has them."""
+    shape = source.geometry
+    covered = [math.prod(counts)] if shape.flat else list(reversed(counts))
+    covered += [1] * (3 - len(covered))
+    blocks = [-(-n // (b * i)) for n, b, i in zip(covered, shape.block, shape.items, strict=True)]
+    return blocks[0], min(blocks[1], 65535), min(blocks[2], 65535)
+
+
+class Emulated:
+    """A compiled kernel; a call runs it and gives its result. It is used as `codegen.harness.Compiled` is."""
+
+    def __init__(
+        self, kernel: ir.Kernel | str, *, disjoint: bool = False, options: Sequence[str] = compiler.OPTIONS
+    ) -> None:
+        self.kernel = parse(kernel) if isinstance(kernel, str) else kernel
+        self.source = generate(self.kernel, CUDA, disjoint=disjoint)
+        entries = [self.source.entry, *([self.source.result] if self.source.result else [])]
+        with tempfile.NamedTemporaryFile(suffix=".so") as file:
+            file.write(compiler.compile(self.source.text, entries, options))
+            file.flush()
+            library = ctypes.CDLL(file.name)
+        self.entry, *self.result = [getattr(library, f"emulate_{name}") for name in entries]
+
+    def __call__(
+        self,
+        args: dict[str, Any],
+        launch: Launch,
+        splits: Sequence[int] | None = None,
+        printed: list[tuple[int, list[int | float]]] | None = None,
+        blocks: tuple[int, int, int] | None = None,
+    ) -> int | float | None:
+        """``splits`` are not for this target; ``blocks`` is a grid other than what covers the range."""
+        slots = [self._slot(p, args[p.name]) for p in self.kernel.params]
+        slots += [np.array(bound, np.int64) for dimension in launch for bound in dimension]
+        sites = [n for n in walk_statements(self.kernel) if isinstance(n, ir.Print)]
+        buffer = np.zeros(2 + 4096, np.uint64)
+        buffer[1] = 4096
+        if sites:
+            slots.append(np.array(buffer.ctypes.data, np.uint64))
+        counts = [count for _, _, count in launch]
+        if math.prod(counts):
+            self._run(self.entry, slots, blocks or grid(self.source, counts), self.source.geometry.block)
+        if printed is not None:
+            printed += _records(sites, buffer)
+        if self.kernel.result_type is None:
+            return None
+        out = np.zeros(1, self.kernel.result_type.numpy)
+        self._run(self.result[0], [*slots, np.array(out.ctypes.data, np.uint64)], (1, 1, 1), (1, 1, 1))
+        result: int | float = out[0].item()
+        return result
+
+    def _slot(self, parameter: ir.Parameter, argument: Any) -> np.ndarray:
+        if isinstance(parameter.type, ir.Array):
+            assert argument.dtype == parameter.type.dtype.numpy
+            return np.array(argument.ctypes.data, np.uint64)
+        assert parameter.type is not None
+        return np.asarray(argument, parameter.type.numpy)
+
+    def _run(self, entry: Any, slots: list[np.ndarray], grid: Sequence[int], block: Sequence[int]) -> None:
+        addresses = (ctypes.c_void_p * len(slots))(*(slot.ctypes.data for slot in slots))
+        entry(addresses, (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block))
+
+
+def _records(sites: Sequence[ir.Print], buffer: np.ndarray) -> list[tuple[int, list[int | float]]]:
+    """The records of a print buffer: site numbers and values."""
+    claimed, size = int(buffer[0]), int(buffer[1])
+    words, at, found = buffer[2:], 0, []
+    while at < min(claimed, size) and words[at] != np.iinfo(np.uint64).max:
+        site = int(words[at])
+        parts = [part for part in sites[site].parts if isinstance(part, ir.Expr)]
+        values = [
+            np.frombuffer(words[at + k : at + k + 1].tobytes(), part.type.numpy, 1)[0].item()
+            for k, part in enumerate(parts, start=1)
+            if part.type is not None
+        ]
+        found.append((site, values))
+        at += 1 + len(parts)
+    return found
