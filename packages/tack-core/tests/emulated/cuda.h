@@ -69,6 +69,14 @@ template <class To, class From> static inline To tack_bits(From x) {
     __builtin_memcpy(&found, &x, sizeof found);
     return found;
 }
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+    unsigned found = 0;
+    for (int k = 0; k < 4; ++k) {
+        unsigned nibble = selector >> 4 * k & 15, byte = (b * 0x100000000ull + a) >> 8 * (nibble & 7) & 255;
+        found |= (nibble & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * k;
+    }
+    return found;
+}
 static inline int __float_as_int(float x) { return tack_bits<int>(x); }
 static inline float __int_as_float(int x) { return tack_bits<float>(x); }
 static inline long long __double_as_longlong(double x) { return tack_bits<long long>(x); }
@@ -109,10 +117,42 @@ TACK_ATOMIC(int, Add, (int)((unsigned)old + value)) TACK_ATOMIC(unsigned, Add, o
 TACK_ATOMIC(tack_u64, Add, old + value) TACK_ATOMIC(float, Add, old + value)
 TACK_ATOMIC(double, Add, old + value)
 
+// --- textures: a handle is the address of this ---
+
+struct tack_texture {
+    const float *texels;
+    unsigned width, height, depth;
+};
+
+template <class T> static inline T tex3D(tack_u64 handle, T x, T y, T z) {
+    const tack_texture *t = (const tack_texture *)handle;
+    const unsigned extents[3] = {t->width, t->height, t->depth};
+    const T at[3] = {x - T(0.5), y - T(0.5), z - T(0.5)};
+    unsigned low[3], high[3];
+    T part[3];
+    for (int axis = 0; axis < 3; ++axis) {
+        T clamped = at[axis] > 0 ? at[axis] : 0;
+        T end = extents[axis] - 1;
+        clamped = clamped < end ? clamped : end;
+        low[axis] = (unsigned)clamped;
+        high[axis] = low[axis] + 1 < extents[axis] ? low[axis] + 1 : low[axis];
+        part[axis] = clamped - low[axis];
+    }
+    T sum = 0;
+    for (int corner = 0; corner < 8; ++corner) {
+        const unsigned *index[3] = {corner & 1 ? high : low, corner & 2 ? high : low, corner & 4 ? high : low};
+        T weight = (corner & 1 ? part[0] : 1 - part[0]) * (corner & 2 ? part[1] : 1 - part[1]) *
+                   (corner & 4 ? part[2] : 1 - part[2]);
+        sum += weight * t->texels[((tack_u64)index[2][2] * t->height + index[1][1]) * t->width + index[0][0]];
+    }
+    return sum;
+}
+
 // --- barriers and shuffles ---
 
 extern "C" void tack_barrier(void);
 extern "C" tack_u64 tack_shuffle_down(tack_u64 value, unsigned distance);
+static inline void __threadfence() {}
 static inline void __syncthreads() { tack_barrier(); }
 
 template <class T> static inline T __shfl_down_sync(unsigned, T value, unsigned distance) {

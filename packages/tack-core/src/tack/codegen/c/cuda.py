@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from tack.codegen.c.dialect import Dialect
@@ -43,6 +44,8 @@ class Cuda(Dialect):
     shared = "__shared__"
     max_shared_bytes = 48 << 10
     max_local_bytes = 500 << 10
+    texture = "unsigned long long"
+    fence = "__threadfence();"
     restrict = "__restrict__"
     barrier = "__syncthreads();"
     unrolled = "#pragma unroll"
@@ -61,8 +64,18 @@ class Cuda(Dialect):
     def thread_index(self, axis: int) -> str:
         return f"threadIdx.{'xyz'[axis]}"
 
+    def block_size(self, axis: int) -> str:
+        return f"blockDim.{'xyz'[axis]}"
+
     def grid_size(self, axis: int) -> str:
         return f"gridDim.{'xyz'[axis]}"
+
+    def fetch(self, texture: str, position: Sequence[str]) -> str:
+        return f"tex3D<float>({texture}, {', '.join(f'{part} + 0.5f' for part in position)})"
+
+    def opaque(self, text: str, dtype: DType) -> str:
+        # ptxas 13.0 takes the result of neg.s16 for one with a right sign in 32 bits; of -(-32768) it is not.
+        return f"__byte_perm({text}, 0u, 0x9910u)" if dtype.name == "i16" else text
 
     def bitcast(self, text: str, source: DType, to: DType) -> str:
         if source.is_float:

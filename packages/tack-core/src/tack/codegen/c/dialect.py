@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from tack.dtypes import DType
@@ -22,6 +23,8 @@ class Dialect:
             qualifiers ``constant_global``.
         max_shared_bytes, max_local_bytes: what the shared arrays of a workgroup, and the local ones of an
             iteration, may take.
+        texture: the type of a texture's handle.
+        fence: the statement that orders a thread's memory accesses for the others.
         restrict: the qualifier of a pointer that shares no element with the others.
         barrier: the statement.
         unrolled, rolled: the line before a loop that is to be unrolled, or that is not to be.
@@ -43,6 +46,8 @@ class Dialect:
     shared: str
     max_shared_bytes: int
     max_local_bytes: int
+    texture: str
+    fence: str
     restrict: str
     barrier: str
     unrolled: str
@@ -67,9 +72,21 @@ class Dialect:
     def thread_index(self, axis: int) -> str:
         raise NotImplementedError
 
+    def block_size(self, axis: int) -> str:
+        """The number of threads of a block along an axis."""
+        raise NotImplementedError
+
     def grid_size(self, axis: int) -> str:
         """The number of blocks along an axis."""
         raise NotImplementedError
+
+    def fetch(self, texture: str, position: Sequence[str]) -> str:
+        """The value of a texture at a position in texels, x first; 0 is the centre of the first."""
+        raise NotImplementedError
+
+    def opaque(self, text: str, dtype: DType) -> str:
+        """A negated number of fewer than 32 bits, of which a compiler must not see that it is one."""
+        return text
 
     def bitcast(self, text: str, source: DType, to: DType) -> str:
         """The bits of a number of ``source`` read as ``to``, one of the two a float and one an integer."""

@@ -58,6 +58,7 @@ class Emitter:
         self.declarations = Declarations(set(), set(), [])
         self.labels: dict[str, str] = {}
         self.loops = 0  # around the current statement, but for those over the parallel range
+        self.loaded: dict[int, str] = {}  # id(Load) -> the variable that has its value
         self.lane = ""  # the expression for the lane's number, in a kernel that uses workgroups
         self.iteration: str | None = None  # that for the iteration's number, where checks need it
         self.temporaries: list[str] = []

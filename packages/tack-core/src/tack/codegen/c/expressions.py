@@ -9,7 +9,7 @@ from tack.codegen.c.builtins import CALLS
 from tack.codegen.c.emitter import Emitter
 from tack.codegen.c.operators import BINARY, UNARY_OPERATORS, bitcast, compare, constant, convert
 from tack.codegen.c.tables import table
-from tack.codegen.c.terms import AND, ASSIGN, COMMA, COND, OR, UNARY, Term, binary, exact, within
+from tack.codegen.c.terms import ADD, AND, ASSIGN, COMMA, COND, OR, UNARY, Term, binary, exact, within
 from tack.dtypes import DType
 from tack.ir.nodes import (
     Binary,
@@ -20,6 +20,7 @@ from tack.ir.nodes import (
     Compare,
     Const,
     Expr,
+    Fetch,
     LaneId,
     Load,
     Local,
@@ -67,6 +68,8 @@ def _named(fn: Emitter, node: Param | Local) -> Term:
 
 
 def _load(fn: Emitter, node: Load) -> Term:
+    if id(node) in fn.loaded:
+        return Term(fn.loaded[id(node)])
     at = value(fn, node.index[0])
     if not isinstance(node.index[0], Bounds):
         return fn.element(node.array, at)
@@ -78,6 +81,10 @@ def _load(fn: Emitter, node: Load) -> Term:
 
 def _lookup(fn: Emitter, node: Lookup) -> Term:
     return table(fn, node.table, dtype_of(node), value(fn, node.index))
+
+
+def _fetch(fn: Emitter, node: Fetch) -> Term:
+    return Term(fn.dialect.fetch(fn.name(node.texture), [within(value(fn, e), ADD) for e in node.position]))
 
 
 def _lane_id(fn: Emitter, node: LaneId) -> Term:
@@ -163,6 +170,7 @@ VALUES: dict[type[Expr], Callable[[Emitter, Any], Term]] = {
     Local: _named,
     Load: _load,
     Lookup: _lookup,
+    Fetch: _fetch,
     LaneId: _lane_id,
     Unary: _unary,
     Binary: _binary,

@@ -28,7 +28,7 @@ _FLOORDIV = """\
 if (b == 0)
     return 0;
 if (b == -1)
-    return ({T})-({U})a;
+    return ({T}){negative};
 {T} quotient = a / b;
 {T} rest = a % b;
 return rest != 0 && (rest ^ b) < 0 ? quotient - 1 : quotient;"""
@@ -95,7 +95,12 @@ def _float_names(unit: Unit, dtype: DType) -> dict[str, str]:
 
 def integer_floordiv(unit: Unit, dtype: DType) -> str:
     """``a // b``; 0 if ``b`` is 0."""
-    body = _FLOORDIV.format(**_names(dtype)) if dtype.is_signed else "return b == 0 ? 0 : a / b;"
+    negative = unit.dialect.opaque(f"-({_names(dtype)['U']})a", dtype)
+    body = (
+        _FLOORDIV.format(**_names(dtype), negative=negative)
+        if dtype.is_signed
+        else "return b == 0 ? 0 : a / b;"
+    )
     return _two(unit, f"tack_floordiv_{dtype}", dtype, body)
 
 

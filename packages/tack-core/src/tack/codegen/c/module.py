@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from tack.codegen.c.dialect import Dialect
+from tack.codegen.c.early import early_loads
 from tack.codegen.c.emitter import Emitter, Unit
-from tack.codegen.c.expressions import dtype_of, value
-from tack.codegen.c.grid import geometry, iterations, positions
+from tack.codegen.c.expressions import dtype_of, text, value
+from tack.codegen.c.grid import Tile, geometry, iterations, positions
 from tack.codegen.c.operators import convert
 from tack.codegen.c.printing import BUFFER
 from tack.codegen.c.scopes import declarations, reads
@@ -21,6 +23,7 @@ from tack.ir.nodes import (
     Atomic,
     Bounds,
     Const,
+    Fetch,
     Kernel,
     Load,
     LocalArray,
@@ -85,10 +88,11 @@ class _Module:
         self.arrays = [n for n in walk_statements(kernel) if isinstance(n, LocalArray)]
         self.scratch = scratch_arrays(kernel)
         self.check_sizes()
-        self.geometry = geometry(kernel, disjoint)
+        self.geometry = geometry(kernel)
         names = self.unit.names
         self.entry, self.result = names.fresh(f"{kernel.name}_kernel"), names.fresh(f"{kernel.name}_result")
         # Start, step and count of each dimension; parameters come first, so that they keep their names.
+        self.textures = {p.name for p in kernel.params if p.texture}
         self.params = {p.name: p.type for p in kernel.params if p.type is not None and names[p.name]}
         self.dims = [[names.fresh(f"{v}_{part}") for part in _PARTS] for v in kernel.loop.vars]
         self.counts = [count for _, _, count in self.dims]
@@ -113,6 +117,8 @@ class _Module:
         kind, own = self.params[name], self.unit.names[name]
         if isinstance(kind, DType):
             return f"{kind} {own}"
+        if name in self.textures:
+            return f"{self.dialect.texture} {own}"
         const = "" if name in self.written or name.startswith("debug.") else "const "
         return f"{const}{kind.dtype} *{restrict}{own}"
 
@@ -126,40 +132,43 @@ class _Module:
 
     def entry_signature(self) -> str:
         restrict = f"{self.dialect.restrict} " if self.disjoint else ""
-        return self.signature(self.entry, WORKGROUP, restrict)
+        return self.signature(self.entry, prod(self.geometry.block), restrict)
 
     # --- functions ---
 
     def grid_functions(self) -> list[str]:
         """The function of an iteration, and the kernel function, which calls it."""
-        kernel, names = self.kernel, self.unit.names
-        body = kernel.loop.body
+        kernel, unit = self.kernel, self.unit
+        names, body = unit.names, kernel.loop.body
         used = {n.name for n in walk(kernel.loop) if isinstance(n, Param)}
         used |= {n.array for n in walk(kernel.loop) if isinstance(n, Load | Store | Atomic)}
+        used |= {n.texture for n in walk(kernel.loop) if isinstance(n, Fetch)}
         passed = [p for p in self.params if p in used or p.startswith("debug.")]
         carried = [name for name in assigned(kernel.before) if name in _names_in(body)]
-        extra = ([(f"u64 *{BUFFER}", BUFFER)] if self.prints else []) + (
-            [("i64 tack_number", "tack_number" if len(self.dims) > 1 else "tack_at0")] if self.checked else []
-        )
+        early = early_loads(kernel, self.disjoint) if max(self.geometry.items) > 1 else []
+        values = [names.fresh(f"{loads[0].array}_value") for loads in early]
 
-        fn = Emitter(self.unit)
-        head = [*map(self.parameter, passed), *(declared for declared, _ in extra)]
-        head += [f"{fn.local_type(name)} {names[name]}" for name in (*carried, *kernel.loop.vars)]
+        fn = Emitter(unit)
         fn.iteration = "tack_number" if self.checked else None
+        fn.loaded = {id(load): name for name, loads in zip(values, early, strict=True) for load in loads}
+        head = [self.parameter(p) for p in passed]
+        head += [f"u64 *{BUFFER}"] if self.prints else []
+        head += ["i64 tack_number"] if self.checked else []
+        head += [f"{unit.arrays[loads[0].array]} {name}" for name, loads in zip(values, early, strict=True)]
+        head += [f"{fn.local_type(name)} {names[name]}" for name in (*carried, *kernel.loop.vars)]
         with fn.function(f"{self.dialect.function} void tack_iteration({', '.join(head)})"):
             self.begin(fn, body, (*carried, *kernel.loop.vars))
             statements(fn, body)
 
-        entry = Emitter(self.unit)
-        outer = [*(names[p] for p in passed), *(argument for _, argument in extra)]
-        outer += [names[name] for name in carried]
+        entry = Emitter(unit)
+        first = [names[p] for p in passed] + ([BUFFER] if self.prints else [])
+        if self.checked:
+            first.append("tack_number" if len(self.dims) > 1 else "tack_at0")
+        iteration = _Iteration(self, entry, first, early, values, [names[name] for name in carried])
         with entry.function(self.entry_signature()):
             self.begin(entry, kernel.before)
             statements(entry, kernel.before)
-            iterations(
-                *(entry, self.geometry, self.counts),
-                lambda at: entry.line(f"tack_iteration({', '.join([*outer, *self.variables(at)])});"),
-            )
+            iterations(entry, self.geometry, self.counts, iteration)
         return [fn.text(), entry.text()]
 
     def group_functions(self) -> list[str]:
@@ -177,8 +186,8 @@ class _Module:
             fn.line("    return;")
             at = [f"tack_at{axis}" for axis in range(len(self.dims))]
             positions(fn, self.counts, at, "tack_number")
-            for name, text in zip(kernel.loop.vars, self.variables(at), strict=True):
-                fn.line(f"i64 {names[name]} = {text};")
+            for name, term in zip(kernel.loop.vars, self.variables(at), strict=True):
+                fn.line(f"i64 {names[name]} = {term};")
             self.begin(fn, body, kernel.loop.vars)
             statements(fn, body)
         return [fn.text()]
@@ -221,6 +230,57 @@ class _Module:
             else:
                 found.append(f"(u64){position} * {step}" + ("" if from_zero else f" + {start}"))
         return found
+
+
+class _Iteration(Tile):
+    """An iteration as a call, whose arguments are loaded early in a whole tile."""
+
+    def __init__(
+        self,
+        module: _Module,
+        entry: Emitter,
+        first: list[str],
+        early: Sequence[list[Load]],
+        values: Sequence[str],
+        carried: list[str],
+    ) -> None:
+        self.module = module
+        self.entry = entry
+        self.first = first
+        self.early = early
+        self.values = values
+        self.carried = carried
+
+    def call(self, loaded: Sequence[str], variables: Sequence[str]) -> None:
+        arguments = [*self.first, *loaded, *self.carried, *variables]
+        self.entry.line(f"tack_iteration({', '.join(arguments)});")
+
+    def run(self, at: Sequence[str]) -> None:
+        if not self.early:
+            self.call((), self.module.variables(at))
+            return
+        variables = self.declare(at)
+        self.call([text(self.entry, loads[0]) for loads in self.early], variables)
+
+    def declare(self, at: Sequence[str]) -> list[str]:
+        """Gives the loop variables their names and values."""
+        variables = [self.module.unit.names[name] for name in self.module.kernel.loop.vars]
+        for name, value_text in zip(variables, self.module.variables(at), strict=True):
+            self.entry.line(f"const i64 {name} = {value_text};")
+        return variables
+
+    def begin(self, items: int) -> bool:
+        for name, loads in zip(self.values, self.early, strict=True):
+            self.entry.line(f"{self.module.unit.arrays[loads[0].array]} {name}[{items}];")
+        return bool(self.early)
+
+    def load(self, at: Sequence[str], item: str) -> None:
+        self.declare(at)
+        for name, loads in zip(self.values, self.early, strict=True):
+            self.entry.line(f"{name}[{item}] = {text(self.entry, loads[0])};")
+
+    def run_loaded(self, at: Sequence[str], item: str) -> None:
+        self.call([f"{name}[{item}]" for name in self.values], self.module.variables(at))
 
 
 _PARTS = ("start", "step", "count")

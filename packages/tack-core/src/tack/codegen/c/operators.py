@@ -118,7 +118,11 @@ def bitcast(fn: Emitter, term: Term, source: DType, target: DType) -> Term:
 def _neg(fn: Emitter, dtype: DType, term: Term) -> Term:
     if dtype.is_float:
         return Term(f"-{_operand(term)}", UNARY)
-    return _wrapped(dtype, Term(f"-{_operand(_unsigned(dtype, term))}", UNARY))
+    negative = Term(f"-{_operand(_unsigned(dtype, term))}", UNARY)
+    if dtype.bits < 32:
+        text = fn.dialect.opaque(negative.text, dtype)
+        negative = negative if text == negative.text else Term(text)
+    return _wrapped(dtype, negative)
 
 
 def _invert(fn: Emitter, dtype: DType, term: Term) -> Term:
@@ -157,6 +161,8 @@ def _arithmetic(symbol: str, level: int) -> BinaryRule:
         if dtype.is_float:
             return binary(symbol, level, left, right)
         known = _known(right_node)
+        if dtype.bits < 32 and (symbol, known) == ("*", -1):
+            return _neg(fn, dtype, left)
         if known is not None and dtype.bits >= 32 and dtype.is_signed and not left.raw:
             return _with_constant(fn, dtype, symbol, level, left, known)
         if not right.raw:  # one unsigned operand makes the operation unsigned
