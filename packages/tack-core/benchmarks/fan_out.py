@@ -65,7 +65,7 @@ class Launch:
         backend: Any = default_backend()
         variant, self.args = launch.prepare_launch(backend, kernel, args)
         self.program = variant.payload
-        self.total, parts = launch.launch_range(kernel, variant, self.args)
+        self.total, parts = launch.launch_range(kernel, variant, self.args, "the CPU")
         self.slots = self.program.pack(self.args, parts, ())
         self.pool = backend.pool
         self.chosen = (

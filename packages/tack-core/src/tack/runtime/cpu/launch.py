@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tack.codegen.llvm.jit import load_object
-from tack.dtypes import ALL_DTYPES, DType
-from tack.runtime.array import Array
+from tack.dtypes import ALL_DTYPES
 from tack.runtime.debug import HIDDEN, raise_violation
 from tack.runtime.profile import running
+from tack.runtime.slots import (
+    DTYPES,
+    PrintSite,
+    join_artifact,
+    launch_range,
+    pack,
+    print_line,
+    print_site,
+    print_template,
+    slot_format,
+    split_artifact,
+)
 from tack.runtime.variants import Variant, resolve_variant
 from tack.runtime.workgroups import check_workgroup_launch
 
@@ -27,32 +38,22 @@ if TYPE_CHECKING:
 __all__ = ["Program", "build", "describe", "execute", "native_plan", "prepare_launch"]
 
 _CHUNKS_PER_THREAD = 4
-_MAX_ITERATIONS = (1 << 63) - 1
 
 _LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 _RESULT = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
 _PRINT = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)
-
-_FORMATS = {"i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x", "i32": "i4x", "u32": "I4x"}
-_FORMATS |= {"i64": "q", "u64": "Q", "f32": "f4x", "f64": "d"}
-
-
-_DTYPES = {d.name: d for d in ALL_DTYPES}
 
 
 def describe(kernel: ir.Kernel) -> dict[str, Any]:
     """What launches need of a typed kernel besides its machine code, as data for the disk cache."""
     from tack.codegen.cost import is_bounded, iteration_cost
     from tack.codegen.llvm import check_sites, print_sites
-    from tack.ir import nodes as ir
     from tack.ir.workgroups import WORKGROUP, primitives
 
-    prints = [_parts(site) for site in print_sites(kernel)]
-    fields = ["Q" if isinstance(p.type, ir.Array) else _FORMATS[str(p.type)] for p in kernel.params]
-    dims = "qqq" * len(kernel.loop.vars)
+    prints = [print_template(site) for site in print_sites(kernel)]
     checked = bool(check_sites(kernel))
     return {
-        "slots": "=" + "".join(fields) + dims + ("Q" if prints else ""),
+        "slots": slot_format(kernel, bool(prints)),
         "result": None if kernel.result is None else str(kernel.result_type),
         "cost": iteration_cost(kernel),
         "bounded": is_bounded(kernel),
@@ -81,25 +82,17 @@ class Program:
         self.address = self.code.address("launch")
         self.launch = _LAUNCH(self.address)
         result = about["result"]
-        self.result_dtype = None if result is None else _DTYPES[result]
+        self.result_dtype = None if result is None else DTYPES[result]
         self.result = None if result is None else _RESULT(self.code.address("result"))
         self.cost: float = about["cost"]
         self.group: int = about["group"]
         self.checks = checks
         self.record: int = about["record"] or 0
-        self.prints: list[_Site] = [
-            [part if isinstance(part, str) else _DTYPES[part[0]] for part in site] for site in about["prints"]
-        ]
+        self.prints = [print_site(template) for template in about["prints"]]
         self.slots = struct.Struct(about["slots"])
 
     def pack(self, args: Sequence[Any], launch: Sequence[int], tail: Sequence[int]) -> bytes:
-        values = [a._address if type(a) is Array else a for a in args]
-        try:
-            return self.slots.pack(*values, *launch, *tail)
-        except OverflowError:  # a float past f32 is an infinity there
-            with np.errstate(over="ignore"):
-                values = [float(np.float32(v)) if type(v) is float else v for v in values]
-            return self.slots.pack(*values, *launch, *tail)
+        return pack(self.slots, args, launch, tail)
 
 
 def build(kernel: ir.Kernel, disjoint: bool) -> Program:
@@ -133,7 +126,7 @@ def execute(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> int |
     """Launches ``kernel`` and returns its result; everything has run when this returns."""
     variant, accepted = prepare_launch(backend, kernel, args)
     program: Program = variant.payload
-    total, launch = launch_range(kernel, variant, accepted)
+    total, launch = launch_range(kernel, variant, accepted, "the CPU")
     check_workgroup_launch(kernel, variant, total)
     if not program.prints:
         slots = program.pack(accepted, launch, ())
@@ -167,7 +160,7 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan |
     program: Program = variant.payload
     if program.prints or program.checks:
         return None
-    total, launch = launch_range(kernel, variant, args)
+    total, launch = launch_range(kernel, variant, args, "the CPU")
     dtype = program.result_dtype
     result = 0 if dtype is None else program.code.address("result")
     number = -1 if dtype is None else ALL_DTYPES.index(dtype)
@@ -178,26 +171,20 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan |
 
 
 def save(program: Program) -> bytes:
-    """A program as bytes: the length of its description, that as JSON, and the object file."""
-    from tack.runtime.disk.fastjson import dumps
-
+    """A program as bytes."""
     assert program.artifact is not None
-    about = dumps(program.about).encode()
-    return struct.pack("<I", len(about)) + about + program.artifact
+    return join_artifact(program.about, program.artifact)
 
 
 def load(read: Callable[[], ir.Kernel], data: bytes) -> Program:
     """The program that `save` wrote; ``read`` gives the typed kernel, which debug mode's errors show."""
-    from tack.runtime.disk.fastjson import loads
-
-    (length,) = struct.unpack_from("<I", data)
-    about = loads(data[4 : 4 + length].decode())
+    about, code = split_artifact(data)
     checks: Sequence[Any] = ()
     if about["record"] is not None:
         from tack.codegen.llvm import check_sites
 
         checks = check_sites(read())
-    return Program(about, data[4 + length :], checks)
+    return Program(about, code, checks)
 
 
 def target() -> tuple[tuple[str, str], ...]:
@@ -210,26 +197,6 @@ def target() -> tuple[tuple[str, str], ...]:
         ("options", jit.options()),
         ("platform", f"{sys.platform} {struct.calcsize('P') * 8}"),
     )
-
-
-def launch_range(kernel: Kernel, variant: Variant, args: Sequence[Any]) -> tuple[int, list[int]]:
-    """The number of iterations, and start, step and count of each dimension, flat.
-
-    Raises:
-        ValueError: more iterations than an i64 counts.
-        ZeroDivisionError: the bound divides by zero.
-    """
-    total = 1
-    launch: list[int] = []
-    for start, step, count in variant.launch_range(args):
-        total *= count
-        launch += (start, step, count)
-    if total > _MAX_ITERATIONS or any(abs(value) > _MAX_ITERATIONS for value in launch):
-        if total:
-            message = f"{total} iterations; a launch on the CPU has at most {_MAX_ITERATIONS}"
-            raise ValueError(f"kernel '{kernel.__name__}': {message}")
-        return 0, [0] * len(launch)
-    return total, launch
 
 
 def run(backend: CpuBackend, program: Program, slots: bytes, total: int, used: Any) -> None:
@@ -260,25 +227,7 @@ def read_result(program: Program, slots: bytes) -> int | float:
     return value
 
 
-# --- print ------------------------------------------------------------------------------------
-
-_Site = list[str | DType]
-
-
-def _parts(site: ir.Print) -> list[str | list[str]]:
-    """A print statement's strings, and the dtypes of its values, each in a list of its own."""
-    return [part if isinstance(part, str) else [str(part.type)] for part in site.parts]
-
-
-def _line(site: _Site, values: int) -> str:
+def _line(site: PrintSite, values: int) -> str:
     """The line of one print: ``values`` is the address of its values, in 8-byte slots."""
-    texts = []
-    slot = 0
-    for part in site:
-        if isinstance(part, str):
-            texts.append(part)
-            continue
-        raw = ctypes.string_at(values + 8 * slot, part.itemsize)
-        texts.append(str(np.frombuffer(raw, part.numpy)[0]))
-        slot += 1
-    return "".join(texts) + "\n"
+    count = sum(not isinstance(part, str) for part in site)
+    return print_line(site, ctypes.string_at(values, 8 * count))
