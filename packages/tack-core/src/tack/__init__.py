@@ -64,6 +64,7 @@ from tack.runtime.dispatch import device as device
 from tack.runtime.dispatch import devices as devices
 from tack.runtime.dispatch import set_default_device as set_default_device
 from tack.runtime.dispatch import sync as sync
+from tack.runtime.dispatch import wait as wait
 from tack.runtime.interop import array_from_ptr as array_from_ptr
 from tack.runtime.interop import from_dlpack as from_dlpack
 from tack.runtime.interop import memory_space as memory_space

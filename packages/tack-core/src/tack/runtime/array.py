@@ -243,7 +243,10 @@ class Array(ArrayBase):
         if backend is self._backend:
             return self
         out = new_array(backend, self._dtype, self._shape)
-        out._buffer.write(0, self.host_values())
+        if out._buffer.copies_from(self._buffer):
+            out._buffer.copy(0, self._buffer, self._offset, self.nbytes)
+        else:
+            out._buffer.write(0, self.host_values())
         return out
 
     # Views.

@@ -80,10 +80,17 @@ class Buffer(ABC):
         """
 
     def copy(self, offset: int, source: Buffer, source_offset: int, nbytes: int) -> None:
-        """Copy from a buffer of the same memory domain, as if through a temporary."""
+        """Copy from a buffer of the same memory domain, or one that `copies_from` accepts.
+
+        It is as if through a temporary.
+        """
         staging = np.empty(nbytes, np.uint8)
         source.read(source_offset, staging)
         self.write(offset, staging)
+
+    def copies_from(self, source: Buffer) -> bool:
+        """Whether `copy` takes this buffer although it is in another memory domain."""
+        return False
 
     def fill(self, offset: int, count: int, value: np.generic) -> None:
         """Write ``value`` ``count`` times from ``offset`` on."""
@@ -210,6 +217,10 @@ class Backend(ABC):
     def synchronize(self) -> None:
         """Wait for every launch queued so far; raises the error of one that failed."""
         return
+
+    def completion(self) -> Callable[[], bool]:
+        """What tells whether the launches queued by now have finished; it raises as `synchronize` does."""
+        return lambda: True
 
     def memory_space(self, ptr: int) -> str:
         """Where the address points: ``"cpu"``, or a space that the backend documents."""

@@ -332,6 +332,9 @@ def copyto(dst: Any, src: Any) -> None:
     if isinstance(dst, np.ndarray):
         if not dst.flags.writeable:
             raise ValueError("copyto: the NumPy array dst is read-only")
+        if isinstance(src, Array) and dst.dtype == src.scalar.numpy and dst.flags.c_contiguous:
+            src._buffer.read(src._offset, dst)
+            return
         values = src.host_values() if isinstance(src, Array) else src
         native = as_dtype(dst.dtype.newbyteorder("="))
         dst[...] = convert_array(values, native, "copyto: src")
@@ -340,7 +343,7 @@ def copyto(dst: Any, src: Any) -> None:
     if (
         isinstance(src, Array)
         and src.scalar is dst.scalar
-        and src._backend.memory_domain == dst._backend.memory_domain
+        and (src._backend.memory_domain == dst._backend.memory_domain or dst._buffer.copies_from(src._buffer))
     ):
         dst._buffer.copy(dst._offset, src._buffer, src._offset, src.nbytes)
         return

@@ -34,6 +34,7 @@ __all__ = [
     "set_default_device",
     "sync",
     "tell_native",
+    "wait",
 ]
 
 # Device types in the order in which `devices` lists them, and what brings each.
@@ -44,6 +45,10 @@ _INSTALL: Final = {
     "level_zero": "install Intel's GPU driver with the Level Zero loader",
     "metal": 'pip install "tack-core[metal]"',
 }
+
+# Seconds between two looks of `wait`, which become longer.
+_SHORTEST_PAUSE: Final = 20e-6
+_LONGEST_PAUSE: Final = 2e-3
 
 _devices: Final[dict[tuple[str, int], Device]] = {}
 _optioned: Final[weakref.WeakSet[Backend]] = weakref.WeakSet()
@@ -238,6 +243,28 @@ def sync() -> None:
     for backend in backends():
         try:
             backend.synchronize()
+        except Exception as error:  # the other devices are waited for all the same
+            failed = failed or error
+    if failed is not None:
+        raise failed
+
+
+async def wait(device: str | Device | None = None) -> None:
+    """Waits for what is queued by now on ``device``, or on every device, while the event loop goes on.
+
+    Raises:
+        RuntimeError: a launch failed; with several devices it is the error of the first.
+    """
+    import asyncio
+
+    failed: Exception | None = None
+    for backend in backends() if device is None else [resolve_backend(device)]:
+        pause = 0.0
+        try:
+            is_done = backend.completion()
+            while not is_done():
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, 2 * pause or _SHORTEST_PAUSE)
         except Exception as error:  # the other devices are waited for all the same
             failed = failed or error
     if failed is not None:

@@ -1,0 +1,1 @@
+"""CUDA devices: compiling with NVRTC, and memory and launches through the driver."""

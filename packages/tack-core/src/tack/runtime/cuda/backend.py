@@ -1,0 +1,154 @@
+"""The CUDA backend."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+from tack.dtypes import ALL_DTYPES, DType, f32, f64, i32, i64, u32, u64
+from tack.runtime.backend import Backend, Buffer
+from tack.runtime.convert import is_integer
+from tack.runtime.cuda import driver, nvrtc
+from tack.runtime.cuda.buffer import CudaBuffer, Pool
+from tack.runtime.cuda.driver import Context, check
+from tack.runtime.cuda.queue import Queue, stream_handle
+
+if TYPE_CHECKING:
+    from tack.lang.kernel import Kernel
+
+__all__ = ["BACKEND", "CudaBackend"]
+
+
+@final
+class CudaBackend(Backend):
+    """An NVIDIA GPU. Launches, copies and fills are queued, and run in program order.
+
+    Options: ``stream``, the stream of another library to queue on: a handle as an int, or an object with
+    ``__cuda_stream__``, ``.cuda_stream`` or ``.ptr``, which is kept alive.
+    """
+
+    name = "cuda"
+    display_name = "CUDA"
+    supported_dtypes = ALL_DTYPES
+    supported_atomic_dtypes = (i32, u32, i64, u64, f32, f64)
+    supports_workgroups = True
+    specializes_disjoint = True
+    device_memory_spaces = ("cuda", "managed", "pinned")
+    device_options = ("stream",)
+
+    def __init__(self, ordinal: int = 0, *, stream: object = None) -> None:
+        count = driver.start()
+        if ordinal >= count:
+            known = ", ".join(f"'cuda:{k}'" if k else "'cuda'" for k in range(count))
+            raise ValueError(f"there is no device 'cuda:{ordinal}'; there are: {known}")
+        nvrtc.find()
+        super().__init__(ordinal, **({} if stream is None else {"stream": stream}))
+        context = Context(ordinal, None if stream is None else _context_of(stream))
+        self.features = driver.features(context.device)
+        self.queue = Queue(context, self.label, stream)
+        self._pool = Pool(self.queue, self.features.pools)
+
+    @classmethod
+    def device_count(cls) -> int:
+        nvrtc.find()
+        return driver.device_count()
+
+    @functools.cached_property
+    def domain_number(self) -> int:
+        """One of its own: the native dispatcher leaves launches on other backends' arrays to Python."""
+        return -1 - self.serial
+
+    # Memory.
+
+    def allocate_array(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        nbytes = dtype.itemsize * math.prod(shape)
+        address = self._pool.allocate(self.queue, nbytes) if nbytes else 0
+        return CudaBuffer(self.queue, self._pool, address, nbytes, owned=True)
+
+    def wrap_ptr(self, ptr: Any, dtype: DType, shape: tuple[int, ...], owner: object = None) -> Buffer:
+        """See `Backend.wrap_ptr`; ``ptr`` may also be a ``CUdeviceptr``."""
+        nbytes = dtype.itemsize * math.prod(shape)
+        if not is_integer(ptr) and not hasattr(type(ptr), "__int__"):
+            raise TypeError(f"a CUDA pointer is a device address, not {type(ptr).__name__}")
+        address = operator.index(ptr) if is_integer(ptr) else int(ptr)
+        if not 0 <= address <= (1 << 64) - nbytes:
+            raise ValueError(f"{address} is not an address of {nbytes} bytes")
+        if address == 0 and nbytes:
+            raise ValueError("the pointer is null")
+        return CudaBuffer(self.queue, self._pool, address, nbytes, owned=False, owner=owner)
+
+    def memory_space(self, ptr: int) -> str:
+        """``"cuda"`` for device memory, ``"managed"``, ``"pinned"`` for host memory that the device can
+        address, else ``"cpu"``."""
+        kinds = driver.cu.CUpointer_attribute
+        with self.queue.entered():
+            error, kind = driver.cu.cuPointerGetAttribute(
+                kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.cu.CUdeviceptr(ptr)
+            )
+            if error:  # the driver knows nothing of it
+                return "cpu"
+            managed = check(
+                driver.cu.cuPointerGetAttribute(
+                    kinds.CU_POINTER_ATTRIBUTE_IS_MANAGED, driver.cu.CUdeviceptr(ptr)
+                )
+            )
+        if managed:
+            return "managed"
+        return "cuda" if int(kind) == 2 else "pinned"  # CU_MEMORYTYPE_DEVICE
+
+    # Launches.
+
+    def execute(self, kernel: Kernel, args: tuple[Any, ...]) -> Any:
+        from tack.runtime.cuda import launch
+
+        return launch.execute(self, kernel, args)
+
+    def compile(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        from tack.runtime.cuda import launch
+
+        launch.prepare_launch(self, kernel, args)
+
+    def synchronize(self) -> None:
+        self.queue.wait()
+
+    def completion(self) -> Callable[[], bool]:
+        return self.queue.marker()
+
+    # Compiled code.
+
+    def cache_target(self) -> tuple[tuple[str, str], ...] | None:
+        from tack.runtime.cuda import launch
+
+        return launch.target(self)
+
+    def variant_artifact(self, payload: Any) -> bytes | None:
+        from tack.runtime.cuda import launch
+
+        data = launch.save(payload)
+        payload.artifact = None  # the code itself stays loaded
+        return data
+
+    def load_variant(self, read: Callable[[], Any], artifact: bytes, args: tuple[Any, ...]) -> Any:
+        from tack.runtime.cuda import launch
+
+        return launch.load(self, read, artifact)
+
+    def inspect(self, ir: Any, mode: str, disjoint: bool) -> str:
+        from tack.runtime.cuda import launch
+
+        return launch.inspect(self, ir, mode, disjoint)
+
+
+def _context_of(stream: object) -> Any:
+    """The context of a foreign stream; None for the default streams, which are in any."""
+    handle = stream_handle(stream)
+    if handle <= 2:
+        return None
+    found = check(driver.cu.cuStreamGetCtx(driver.cu.CUstream(handle)))
+    return found[0] if isinstance(found, tuple) else found
+
+
+BACKEND: Final = CudaBackend

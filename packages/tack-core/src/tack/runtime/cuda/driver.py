@@ -1,0 +1,231 @@
+"""The CUDA driver: its errors as exceptions, devices, and contexts that any thread can use.
+
+``cu`` is ``cuda.bindings.driver`` once `start` has loaded it. Nothing else of Tack imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+__all__ = ["Context", "CudaError", "Features", "check", "device_count", "ignore", "start"]
+
+cu: Any = None  # cuda.bindings.driver
+_forked = False  # whether this process is a child of one that used the driver
+
+
+class CudaError(RuntimeError):
+    """A call of the driver failed.
+
+    Attributes:
+        code: the driver's number for the error.
+        name: its name, such as ``CUDA_ERROR_ILLEGAL_ADDRESS``.
+    """
+
+    def __init__(self, code: int, call: str = "") -> None:
+        self.code = code
+        self.name, text = _describe(code)
+        super().__init__(f"{self.name}{f' in {call}' if call else ''}{f': {text}' if text else ''}")
+
+
+OUT_OF_MEMORY: Final = 2
+_DEINITIALIZED, _NO_DEVICE, _NOT_READY = 4, 100, 600
+# Errors of a kernel after which the driver refuses every call in the context.
+STICKY: Final = frozenset({214, 220, 700, 702, 708, 710, 714, 715, 716, 717, 718, 719})
+
+
+def _describe(code: int) -> tuple[str, str]:
+    """The name and the meaning of an error."""
+    with contextlib.suppress(Exception):  # a number that this driver does not know
+        error = cu.CUresult(code)
+        _, name = cu.cuGetErrorName(error)
+        _, text = cu.cuGetErrorString(error)
+        return name.decode(), text.decode()
+    return f"CUDA error {code}", ""
+
+
+def check(result: tuple[Any, ...]) -> Any:
+    """What a call of the driver gave: nothing, a value, or a tuple of several. Raises `CudaError`."""
+    if result[0]:
+        raise CudaError(int(result[0]))
+    return result[1] if len(result) == 2 else result[1:]
+
+
+def ignore(result: tuple[Any, ...]) -> None:
+    """Drops the error of a call that cleans up: what it was about is gone anyway."""
+
+
+def is_done(result: tuple[Any, ...]) -> bool:
+    """Whether a query found the work done. Raises `CudaError`."""
+    if result[0] and int(result[0]) != _NOT_READY:
+        raise CudaError(int(result[0]))
+    return not result[0]
+
+
+# --- starting -----------------------------------------------------------------------------------
+
+
+def start() -> int:
+    """Loads and initializes the driver, once; the number of devices.
+
+    Raises:
+        RuntimeError: cuda-bindings, the driver or a device is missing, which it says.
+    """
+    global cu
+    check_process()
+    if cu is None:
+        try:
+            from cuda.bindings import driver
+        except ImportError as error:
+            raise RuntimeError("the package cuda-bindings is not installed or does not load") from error
+        cu = driver
+    try:
+        check(cu.cuInit(0))
+        count = int(check(cu.cuDeviceGetCount()))
+    except CudaError as error:
+        if error.code == _NO_DEVICE:
+            raise RuntimeError("the NVIDIA driver finds no CUDA device") from error
+        raise RuntimeError(f"the NVIDIA driver does not start: {error}") from error
+    except RuntimeError as error:  # of cuda-bindings: no libcuda.so.1, or one without what is called
+        raise RuntimeError("there is no NVIDIA driver, or one that is too old (libcuda.so.1)") from error
+    if not count:
+        raise RuntimeError("the NVIDIA driver finds no CUDA device")
+    return count
+
+
+def device_count() -> int:
+    """How many CUDA devices there are. Raises as `start` does."""
+    return start()
+
+
+def check_process() -> None:
+    """Raises ``RuntimeError`` in a forked child, where the driver's state is not usable."""
+    if _forked:
+        raise RuntimeError(
+            "CUDA was in use when this process was forked, and does not work in the child; "
+            'start processes with multiprocessing.get_context("spawn")'
+        )
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = cu is not None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+# --- devices ------------------------------------------------------------------------------------
+
+
+class Features(NamedTuple):
+    """What Tack asks of a device.
+
+    Attributes:
+        name: as the driver calls it.
+        uuid: 16 bytes that name it in every process.
+        arch: major * 10 + minor of its compute capability.
+        pools: whether it allocates in stream order.
+        multiprocessors: how many there are.
+        driver: version of the CUDA interface that the driver has, 13000 for 13.0.
+    """
+
+    name: str
+    uuid: bytes
+    arch: int
+    pools: bool
+    multiprocessors: int
+    driver: int
+
+
+def features(device: Any) -> Features:
+    """The facts of a device, which has been found by `cuDeviceGet`."""
+    attribute = cu.CUdevice_attribute
+
+    def ask(name: str) -> int:
+        return int(check(cu.cuDeviceGetAttribute(getattr(attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), device)))
+
+    return Features(
+        check(cu.cuDeviceGetName(128, device)).split(b"\0")[0].decode(),
+        bytes(check(cu.cuDeviceGetUuid(device)).bytes),
+        ask("COMPUTE_CAPABILITY_MAJOR") * 10 + ask("COMPUTE_CAPABILITY_MINOR"),
+        bool(ask("MEMORY_POOLS_SUPPORTED")),
+        ask("MULTIPROCESSOR_COUNT"),
+        int(check(cu.cuDriverGetVersion())),
+    )
+
+
+class _Pop:
+    """Leaves a context that was entered over another one."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ignore(cu.cuCtxPopCurrent())
+
+
+_POP: Final = _Pop()
+_STAY: Final = contextlib.nullcontext()
+
+
+class Context:
+    """The context in which a device is used: one that the caller had current, or the primary one.
+
+    Attributes:
+        ordinal: which device.
+        device: the driver's handle of it.
+        handle: the driver's handle of the context.
+        address: the same as an int.
+        retained: whether this object holds a reference to the primary context.
+    """
+
+    __slots__ = ("address", "device", "handle", "ordinal", "retained")
+
+    def __init__(self, ordinal: int, handle: Any = None) -> None:
+        """The context ``handle`` of the device, or else the current one if that is the device's."""
+        self.ordinal = ordinal
+        self.device = check(cu.cuDeviceGet(ordinal))
+        self.retained = False
+        if handle is None:
+            handle = _current_of(self.device)
+        if handle is None:
+            handle = check(cu.cuDevicePrimaryCtxRetain(self.device))
+            self.retained = True
+        self.handle = handle
+        self.address = int(handle)
+
+    def entered(self) -> contextlib.AbstractContextManager[None]:
+        """Makes the context current in this thread, for a ``with`` block.
+
+        A thread that uses another context gets that back at the end. One that has none keeps the
+        first device's, which is what the CUDA runtime would give it as well.
+        """
+        current = check(cu.cuCtxGetCurrent())
+        if int(current) == self.address:
+            return _STAY
+        check_process()
+        if not int(current) and self.ordinal == 0:
+            check(cu.cuCtxSetCurrent(self.handle))
+            return _STAY
+        check(cu.cuCtxPushCurrent(self.handle))
+        return _POP
+
+    def __del__(self) -> None:
+        if self.retained and not _forked:
+            ignore(cu.cuDevicePrimaryCtxRelease(self.device))
+
+
+def _current_of(device: Any) -> Any:
+    """The thread's current context, if it is one of ``device``."""
+    current = check(cu.cuCtxGetCurrent())
+    if not int(current):
+        return None
+    return current if int(check(cu.cuCtxGetDevice())) == int(device) else None

@@ -1,0 +1,231 @@
+"""`Queue`: the stream of a backend, on which launches, copies and fills run in program order."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from tack.runtime.convert import is_integer
+from tack.runtime.cuda import driver
+from tack.runtime.cuda.driver import Context, CudaError, check, ignore, is_done
+
+if TYPE_CHECKING:
+    from tack.runtime.cuda.launch import Program
+    from tack.runtime.cuda.staging import Staging
+
+__all__ = ["Queue", "stream_handle"]
+
+_NO_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING
+_SHOWN: Final = 4  # kernels that a failure names
+
+
+class Queue:
+    """A stream in a context, and what has to be known of the work that it was given.
+
+    Attributes:
+        context: where it is.
+        stream: the driver's handle.
+        address: the same as an int.
+        label: how messages write the device.
+        failure: the error that has made the context unusable, or None.
+        programs: the code loaded for it, of which each knows when it was launched last (`monotonic_ns`).
+    """
+
+    __slots__ = (
+        *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "_waited", "address", "context"),
+        *("failure", "label", "programs", "stream"),
+    )
+
+    def __init__(self, context: Context, label: str, stream: Any = None) -> None:
+        """With a stream of its own, or the foreign one ``stream``, an object or a handle."""
+        self.context = context
+        self.label = label
+        self.failure: str | None = None
+        self.programs: WeakSet[Program] = WeakSet()
+        self._borrowed = stream  # kept alive
+        self._lock = threading.Lock()
+        # A deque, since a finalizer may add to it in the middle of anything.
+        self._retired: deque[tuple[Event, Callable[[], None]]] = deque()
+        self._staging: Staging | None = None
+        self._waited = 0
+        with context.entered():
+            if stream is None:
+                # Not CU_STREAM_NON_BLOCKING: so it keeps order with the default stream of other libraries.
+                self.stream = check(driver.cu.cuStreamCreate(0))
+            else:
+                self.stream = driver.cu.CUstream(stream_handle(stream))
+        self.address = int(self.stream)
+
+    def __del__(self) -> None:
+        if self._borrowed is None and hasattr(self, "address") and not driver._forked:
+            with self.context.entered():
+                ignore(driver.cu.cuStreamDestroy(self.stream))  # once its work is done
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Makes the context current, for a ``with`` block.
+
+        Raises:
+            RuntimeError: an earlier failure has made it unusable, or this is a forked child.
+        """
+        if self.failure is not None:
+            raise RuntimeError(f"{self.failure}; the device cannot be used in this process any more")
+        driver.check_process()
+        return self.context.entered()
+
+    # Waiting.
+
+    def wait(self) -> None:
+        """Waits for all that is queued. Raises ``RuntimeError`` if something of it failed."""
+        now = monotonic_ns()
+        with self.entered():
+            try:
+                check(driver.cu.cuStreamSynchronize(self.stream))
+            except CudaError as error:
+                raise self.failed(error) from error
+            self._waited = max(self._waited, now)
+            if self._retired:
+                self.collect()
+
+    def marker(self) -> Callable[[], bool]:
+        """What tells whether all that is queued by now has been done; it raises as `wait` does."""
+        now = monotonic_ns()
+        event = self.record()
+
+        def is_reached() -> bool:
+            with self.entered():
+                try:
+                    done = is_done(driver.cu.cuEventQuery(event.handle))
+                except CudaError as error:
+                    raise self.failed(error) from error
+            if done:
+                self._waited = max(self._waited, now)
+            return done
+
+        return is_reached
+
+    def record(self) -> Event:
+        """An event that happens when all that is queued by now has been done."""
+        event = Event(self.context)
+        with self.entered():
+            self.check(driver.cu.cuEventRecord(event.handle, self.stream))
+        return event
+
+    def follow(self, other: Queue) -> None:
+        """What is queued from now on runs after what ``other`` was given until now."""
+        if other is not self and (other.address != self.address or other.context is not self.context):
+            event = other.record()
+            with self.entered():
+                self.check(driver.cu.cuStreamWaitEvent(self.stream, event.handle, 0))
+
+    # Errors.
+
+    def check(self, result: tuple[Any, ...]) -> Any:
+        """`driver.check` for calls that also report what went wrong in the queue before."""
+        if not result[0]:
+            return result[1] if len(result) == 2 else result[1:]
+        error = CudaError(int(result[0]))
+        raise (self.failed(error) if error.code in driver.STICKY else error)
+
+    def failed(self, error: CudaError) -> RuntimeError:
+        """The error of queued work as users get it, with the kernels that may have caused it."""
+        recent = [p for p in list(self.programs) if p.launched > self._waited]
+        names = list(dict.fromkeys(p.name for p in sorted(recent, key=lambda p: p.launched)))
+        if len(names) == 1:
+            what = f"Kernel '{names[0]}' failed on {self.label}"
+        elif names:
+            shown = ", ".join(f"'{name}'" for name in names[-_SHOWN:])
+            dots = "…, " if len(names) > _SHOWN else ""
+            what = f"One of the kernels {dots}{shown} failed on {self.label}"
+        else:
+            what = f"Queued work failed on {self.label}"
+        message = f"{what}: {error}"
+        if len(names) > 1:
+            message += "; CUDA_LAUNCH_BLOCKING=1 in the environment, or debug mode, tells which"
+        if error.code in driver.STICKY:
+            self.failure = message
+        return RuntimeError(message)
+
+    # Things that go when what is queued has been done.
+
+    def retire(self, release: Callable[[], None]) -> None:
+        """Calls ``release`` some time after all that is queued by now has been done."""
+        try:
+            event = self.record()
+        except (CudaError, RuntimeError):  # the context is gone, and all that was in it
+            return
+        self._retired.append((event, release))
+        self.collect()
+
+    def collect(self) -> None:
+        """Releases what is no longer used."""
+        for _ in range(len(self._retired)):
+            try:
+                event, release = self._retired.popleft()
+            except IndexError:  # another thread was faster
+                return
+            if driver.cu.cuEventQuery(event.handle)[0]:
+                self._retired.append((event, release))
+            else:
+                release()
+
+    @property
+    def staging(self) -> Staging:
+        """The pinned memory that copies between host and device go through."""
+        if self._staging is None:
+            from tack.runtime.cuda.staging import Staging
+
+            with self._lock:
+                if self._staging is None:
+                    self._staging = Staging(self)
+        return self._staging
+
+
+class Event:
+    """A mark in a queue."""
+
+    __slots__ = ("context", "handle")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        with context.entered():
+            self.handle = check(driver.cu.cuEventCreate(_NO_TIMING))
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle") and not driver._forked:
+            with self.context.entered():
+                ignore(driver.cu.cuEventDestroy(self.handle))  # at once, or when it has happened
+
+
+def stream_handle(stream: Any) -> int:
+    """The handle of a foreign stream: an int, or an object of torch, CuPy, Numba or cuda-python.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: the handle is negative.
+    """
+    found = stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        _, found = protocol() if callable(protocol) else protocol
+    else:
+        for name in ("cuda_stream", "ptr", "handle"):
+            if not is_integer(stream) and hasattr(stream, name):
+                found = getattr(stream, name)
+                break
+    if hasattr(found, "value"):  # a ctypes pointer
+        found = found.value or 0
+    if not is_integer(found) and not hasattr(type(found), "__int__"):
+        raise TypeError(
+            f"a CUDA stream is its handle as an int, or an object with __cuda_stream__, .cuda_stream or "
+            f".ptr, not {type(stream).__name__}"
+        )
+    handle = operator.index(found) if is_integer(found) else int(found)
+    if not 0 <= handle < 1 << 64:
+        raise ValueError(f"{handle} is not the handle of a CUDA stream")
+    return handle

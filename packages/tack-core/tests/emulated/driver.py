@@ -1,0 +1,117 @@
+"""The emulated CUDA driver: building it, putting it in the place of NVIDIA's, and steering it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Driver", "build", "install"]
+
+_SOURCE = Path(__file__).with_name("libcuda.cpp")
+_LIVE = ("memory", "pinned", "streams", "events", "modules", "pools")
+
+
+def build(directory: Path) -> Path:
+    """Compiles the driver; its path."""
+    library = directory / "libcuda.so.1"
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
+    command = ["g++", *flags, "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
+    subprocess.run([*command, str(_SOURCE), "-ldl"], check=True)
+    return library
+
+
+class Driver:
+    """What tests ask of the emulated driver."""
+
+    def __init__(self, library: Path) -> None:
+        # Once it is loaded, whoever asks for libcuda.so.1 gets it.
+        self._library = ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+        self._library.emu_calls.restype = self._library.emu_live.restype = ctypes.c_long
+
+    def devices(self, count: int) -> None:
+        """How many devices `cuInit` finds from now on."""
+        self._library.emu_devices(count)
+
+    def limit(self, nbytes: int) -> None:
+        """The memory of each device."""
+        self._library.emu_limit(ctypes.c_uint64(nbytes))
+
+    def pace(self, *, synchronous: bool = False, delay: int = 0) -> None:
+        """Whether calls wait for their work; how many microseconds a stream waits before each piece of it."""
+        self._library.emu_pace(int(synchronous), delay)
+
+    def pools(self, on: bool) -> None:
+        """Whether devices that start from now on allocate in stream order."""
+        self._library.emu_pools(int(on))
+
+    def version(self, arch: int, driver: int) -> None:
+        """The architecture and the version that devices started from now on see."""
+        self._library.emu_version(arch, driver)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """A block in which no stream begins with more work."""
+        self._library.emu_gate(1)
+        try:
+            yield
+        finally:
+            self._library.emu_gate(0)
+
+    def release(self) -> None:
+        """Opens the gate inside `held`."""
+        self._library.emu_gate(0)
+
+    def fail(self, function: str, code: int, call: int = 1) -> None:
+        """Makes a call of a function fail, the first from now on or a later one.
+
+        ``"run"`` stands for the execution of a kernel, whose failure the context keeps.
+        """
+        self._library.emu_fail(function.encode(), ctypes.c_long(call), code)
+
+    def heal(self) -> None:
+        """Takes back planned and kept failures."""
+        self._library.emu_forget_faults()
+        self._library.emu_heal()
+
+    def calls(self, function: str) -> int:
+        """How often a function has been called."""
+        return int(self._library.emu_calls(function.encode()))
+
+    def live(self, kind: str) -> int:
+        """How many there are of ``"memory"`` (allocations), ``"streams"``, ``"events"``, …"""
+        return int(self._library.emu_live(kind.encode()))
+
+    def alive(self) -> dict[str, int]:
+        """The same for every kind."""
+        return {kind: self.live(kind) for kind in _LIVE}
+
+
+@functools.cache
+def install() -> Driver:
+    """The emulated driver in the place of NVIDIA's, for this process, and a compiler that it understands.
+
+    Raises:
+        RuntimeError: something that this needs is not installed, or a driver is loaded already.
+    """
+    from tack.runtime.cuda import driver, nvrtc
+
+    from . import compiler
+
+    if driver.cu is not None:
+        raise RuntimeError("another CUDA driver is in use in this process")
+    directory = Path(tempfile.mkdtemp(prefix="emulated-cuda-"))
+    found = Driver(build(directory))
+    os.unlink(directory / "libcuda.so.1")
+    directory.rmdir()
+    version = nvrtc.Library("", f"emulated by {compiler.version()}")
+    replaced: Any = nvrtc
+    replaced.find = lambda: version
+    replaced.compile_cubin = compiler.compile_image
+    return found
