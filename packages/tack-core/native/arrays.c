@@ -10,17 +10,21 @@ component_code(PyObject *shape)
     return (uint16_t)(rank << 12 | rows << 6 | columns);
 }
 
-/* _describe(address, nbytes, dtype, shape, components, writable, domain) */
+/* _describe(address, nbytes, dtype, shape, components, writable, domain, foreign) */
 static PyObject *
 array_describe(PyObject *object, PyObject *args)
 {
     ArrayObject *self = (ArrayObject *)object;
     unsigned long long address, nbytes;
     int dtype, writable, domain;
-    PyObject *shape, *components;
-    if (!PyArg_ParseTuple(args, "KKiO!O!pi", &address, &nbytes, &dtype, &PyTuple_Type, &shape, &PyTuple_Type,
-                          &components, &writable, &domain))
+    PyObject *shape, *components, *foreign;
+    if (!PyArg_ParseTuple(args, "KKiO!O!piO", &address, &nbytes, &dtype, &PyTuple_Type, &shape, &PyTuple_Type,
+                          &components, &writable, &domain, &foreign))
         return NULL;
+    if (foreign != Py_None && !(PyByteArray_CheckExact(foreign) && PyByteArray_Size(foreign) == 1)) {
+        PyErr_SetString(PyExc_TypeError, "a bytearray of one byte, or None");
+        return NULL;
+    }
     if (self->dtype != NO_DTYPE) {
         PyErr_SetString(PyExc_RuntimeError, "an array is described once");
         return NULL;
@@ -46,6 +50,7 @@ array_describe(PyObject *object, PyObject *args)
             PyMem_Free(dims);
         return NULL;
     }
+    self->foreign = foreign == Py_None ? NULL : Py_NewRef(foreign);
     self->address = address;
     self->nbytes = nbytes;
     self->size = size;
@@ -75,6 +80,7 @@ array_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     if (self->dims != self->inline_dims)
         PyMem_Free(self->dims);
+    Py_XDECREF(self->foreign);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);

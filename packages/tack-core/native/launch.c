@@ -164,6 +164,7 @@ check_and_pack(const Form *form, const Plan *plan, const Call *call, Packed *pac
         if (call->values[plan->aligned[k].slot].address % (uint64_t)plan->aligned[k].alignment)
             return PYTHON;
     packed->count = 0;
+    packed->nranges = form->nranges;
     packed->total = 1;
     for (int k = 0; k < call->nvalues; k++)
         if (!pack_value(plan->slots[k], &call->values[k], &packed->slots[packed->count++]))
@@ -171,6 +172,8 @@ check_and_pack(const Form *form, const Plan *plan, const Call *call, Packed *pac
     for (int k = 0; k < form->nranges; k++)
         if (!add_range(&form->ranges[k], call, packed))
             return PYTHON;
+    if (plan->gpu && gpu_refuses(plan->gpu, packed))
+        return PYTHON;
     return plan->full_workgroups && packed->total % WORKGROUP ? PYTHON : DONE;
 }
 
@@ -230,10 +233,24 @@ fan_out_natively(const Plan *plan, Packed *packed, PyObject *pool)
     pool_run(pool, plan->launch, packed->slots, packed->total, groups_each * plan->group);
 }
 
+/* Queues all iterations on a device. */
+static PyObject *
+queue_launch(const Plan *plan, Packed *packed)
+{
+    if (packed->total == 0)
+        return Py_NewRef(Py_None);
+    PyThreadState *thread = PyEval_SaveThread();
+    int error = gpu_launch(plan->gpu, packed);
+    PyEval_RestoreThread(thread);
+    return error ? PyObject_CallFunction(state.launch_failed, "Oi", plan->variant, error) : Py_NewRef(Py_None);
+}
+
 /* Runs all iterations, and evaluates the kernel's return expression. */
 PyObject *
 run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *pool, PyObject *const *args, int count)
 {
+    if (plan->gpu)
+        return queue_launch(plan, packed);
     double work = (double)packed->total * plan->cost;
     uint64_t result = 0;
     bool done = packed->total == 0;

@@ -81,6 +81,7 @@ start(PyObject *Py_UNUSED(module), PyObject *config)
     state.missing = keep(config, "missing");
     state.default_backend = keep(config, "default_backend");
     state.fan_out = keep(config, "fan_out");
+    state.launch_failed = keep(config, "launch_failed");
     state.environ = keep(config, "environ");
     state.debug_variable = keep(config, "debug_variable");
     state.debug_enabled = keep(config, "debug_enabled");

@@ -12,10 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 _Static_assert(sizeof(void *) == 8 && sizeof(Py_ssize_t) == 8, "only 64-bit platforms");
 
 enum { MAX_ARGS = 64, MAX_VALUES = 96, MAX_WORDS = 384, MAX_RANGES = 8, MAX_STACK = 16 };
+enum { MAX_SLOTS = MAX_VALUES + 3 * MAX_RANGES };
 
 /* What an attempt to dispatch came to. */
 typedef enum {
@@ -38,6 +40,7 @@ typedef struct {
     uint64_t address;
     uint64_t nbytes;
     int64_t size;
+    PyObject *foreign; /* a bytearray: not 0 once others may use the memory; or NULL */
     int64_t *dims; /* `inline_dims`, or memory of its own */
     int64_t inline_dims[INLINE_DIMS];
     int32_t dtype; /* NO_DTYPE until described */
@@ -137,6 +140,8 @@ typedef struct {
     int64_t step;
 } Range;
 
+typedef struct Gpu Gpu; /* how to launch through a driver: see gpu.c */
+
 /* How to run one variant. */
 typedef struct Plan {
     struct Plan *next; /* in the list of those that have been replaced */
@@ -152,6 +157,7 @@ typedef struct Plan {
     int64_t group; /* what the parts of a launch are multiples of */
     bool bounded; /* whether the estimated cost can be trusted */
     double cost;
+    Gpu *gpu; /* instead of `launch`, or NULL */
 } Plan;
 
 /* The variants for one choice of the extents that are compiled in, by whether arrays overlap. */
@@ -221,13 +227,19 @@ int teach(TableObject *table, PyObject *const *args, int count, PyObject *lesson
 /* The argument slots of compiled code, as docs/design/ir.md lays them out. */
 typedef struct {
     int64_t total;
-    int count;
-    uint64_t slots[MAX_VALUES + 3 * MAX_RANGES];
+    int count, nranges;
+    uint64_t slots[MAX_SLOTS];
 } Packed;
 
 bool disjoint(const Form *form, const Call *call);
 Status check_and_pack(const Form *form, const Plan *plan, const Call *call, Packed *packed);
 PyObject *run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *pool, PyObject *const *args, int count);
+
+/* --- gpu.c ------------------------------------------------------------------------------------- */
+
+Gpu *gpu_new(PyObject *spec);
+bool gpu_refuses(const Gpu *gpu, const Packed *packed);
+int gpu_launch(const Gpu *gpu, Packed *packed);
 
 /* --- pool.c ------------------------------------------------------------------------------------ */
 
@@ -273,7 +285,7 @@ typedef struct {
     PyTypeObject *plain[MAX_TYPES]; /* common types whose attributes stay on the host */
     int nplain;
     PyObject *missing;                               /* stands for "no default" */
-    PyObject *learn, *default_backend, *fan_out;     /* functions of tack.runtime.learn */
+    PyObject *learn, *default_backend, *fan_out, *launch_failed; /* functions of tack.runtime.learn */
     PyObject *environ, *debug_variable, *debug_off;  /* os.environ's dict, a key, an approved value */
     PyObject *debug_enabled;
     int debug; /* 0 off, 1 on, -1 what the environment says */

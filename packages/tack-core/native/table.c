@@ -12,6 +12,7 @@ plan_free(Plan *plan)
     PyMem_Free(plan->slots);
     PyMem_Free(plan->written);
     PyMem_Free(plan->aligned);
+    PyMem_Free(plan->gpu);
     PyMem_Free(plan);
 }
 

@@ -56,12 +56,12 @@ plan_new(PyObject *spec)
     Plan *plan = PyMem_Calloc(1, sizeof(Plan));
     if (!plan)
         return (Plan *)PyErr_NoMemory();
-    PyObject *variant, *slots, *written, *aligned;
+    PyObject *variant, *slots, *written, *aligned, *gpu;
     unsigned long long launch, result;
     long long group;
     int full, bounded;
-    bool made = PyArg_ParseTuple(spec, "OKKiOOOpdpL", &variant, &launch, &result, &plan->result_dtype, &slots, &written,
-                                 &aligned, &full, &plan->cost, &bounded, &group);
+    bool made = PyArg_ParseTuple(spec, "OKKiOOOpdpLO", &variant, &launch, &result, &plan->result_dtype, &slots, &written,
+                                 &aligned, &full, &plan->cost, &bounded, &group, &gpu);
     if (made) {
         plan->variant = Py_NewRef(variant);
         plan->launch = (void (*)(void *, int64_t, int64_t))(uintptr_t)launch;
@@ -71,7 +71,8 @@ plan_new(PyObject *spec)
         plan->group = group;
         made = (plan->slots = read_rows(slots, 1, &plan->nslots)) &&
                (plan->written = read_rows(written, 1, &plan->nwritten)) &&
-               (plan->aligned = read_rows(aligned, 2, &plan->naligned));
+               (plan->aligned = read_rows(aligned, 2, &plan->naligned)) &&
+               (gpu == Py_None || (plan->gpu = gpu_new(gpu)));
     }
     if (made)
         return plan;

@@ -18,7 +18,8 @@ array_word(int tag, int dtype, int ndim, unsigned component)
 Status
 read_array(ArrayObject *array, Value *value, Call *call, int tag)
 {
-    if (array->dtype == NO_DTYPE || array->domain != call->domain)
+    if (array->dtype == NO_DTYPE || array->domain != call->domain ||
+        (array->foreign && *PyByteArray_AsString(array->foreign)))
         return PYTHON;
     *value = (Value){
         .kind = V_ARRAY,

@@ -33,14 +33,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def device_of(target: str) -> str:
+    """The device that a target runs on, as ``tack.device`` takes it."""
+    return "cuda" if target == "cuda-emu" else target
+
+
 def _reason(target: str) -> str | None:
     """Why ``target`` cannot run here, or None if it can."""
-    if target.endswith(("-emu", "-pocl")):
+    if target.endswith(("-emu", "-pocl")) and target != "cuda-emu":
         return f"target {target!r} has no emulation in this version"
     import tack
 
     try:
-        tack.device(target)
+        if target == "cuda-emu":
+            from emulated.driver import install
+
+            install()
+        tack.device(device_of(target))
     except (RuntimeError, ValueError) as error:
         return f"target {target!r} does not start: {error}"
     return None
@@ -57,11 +66,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> str:
-    """The target under test; skips without its toolchain, fails where that was required."""
+    """The device of the target under test; skips without its toolchain, fails where that was required."""
     name: str = request.config.getoption("--target")
     reason = _reason(name)
     if reason is not None:
         if name in os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split():
             pytest.fail(f"TACK_REQUIRE_TARGETS names it, but {reason}")
         pytest.skip(reason)
-    return name
+    return device_of(name)

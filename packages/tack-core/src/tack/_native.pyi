@@ -12,6 +12,7 @@ class ArrayBase:
         components: tuple[int, ...],
         writable: bool,
         domain: int,
+        foreign: bytearray | None,
         /,
     ) -> None: ...
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import os
+import importlib.util
+import re
+import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Driver", "build", "install"]
+__all__ = ["Driver", "build", "compile_image", "install"]
 
 _SOURCE = Path(__file__).with_name("libcuda.cpp")
 _LIVE = ("memory", "pinned", "streams", "events", "modules", "pools")
@@ -102,16 +104,30 @@ def install() -> Driver:
     """
     from tack.runtime.cuda import driver, nvrtc
 
-    from . import compiler
-
     if driver.cu is not None:
         raise RuntimeError("another CUDA driver is in use in this process")
-    directory = Path(tempfile.mkdtemp(prefix="emulated-cuda-"))
-    found = Driver(build(directory))
-    os.unlink(directory / "libcuda.so.1")
-    directory.rmdir()
-    version = nvrtc.Library("", f"emulated by {compiler.version()}")
+    for needed in ("g++", "ld"):
+        if shutil.which(needed) is None:
+            raise RuntimeError(f"the emulation needs {needed}")
+    if importlib.util.find_spec("cuda") is None:
+        raise RuntimeError("the emulation needs the package cuda-bindings")
+    with tempfile.TemporaryDirectory() as directory:
+        found = Driver(build(Path(directory)))
     replaced: Any = nvrtc
-    replaced.find = lambda: version
-    replaced.compile_cubin = compiler.compile_image
+    replaced.find = lambda: nvrtc.Library("", "emulated")
+    replaced.compile_cubin = compile_image
     return found
+
+
+def compile_image(text: str, name: str, arch: int, options: Sequence[str] = ()) -> bytes:
+    """What `tack.runtime.cuda.nvrtc.compile_cubin` is here: an image that the emulated driver loads."""
+    from emulated import compiler
+
+    entries = re.findall(r'extern "C" __global__ void (?:__\w+\([^)]*\) )?(\w+)\(([^)]*)\)', text)
+    assert entries, text
+    counts = "".join(
+        f'\nextern "C" __attribute__((visibility("default"))) unsigned emulate_{entry}_params;'
+        f"\nunsigned emulate_{entry}_params = {len(params.split(',')) if params else 0};"
+        for entry, params in entries
+    )
+    return compiler.compile(text + counts, [entry for entry, _ in entries])

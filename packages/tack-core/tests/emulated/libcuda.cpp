@@ -145,7 +145,7 @@ typedef std::lock_guard<std::recursive_mutex> Hold;
 
 static bool initialized = false;
 static int device_total = 2;
-static uint64_t memory_limit = 1ull << 30;
+static uint64_t memory_limit = 16ull << 30;
 static int architecture = 90;
 static int driver_version = 13000;
 static std::atomic<int> has_pools{1}, synchronous{0}, delay{0};

@@ -89,7 +89,14 @@ class Array(ArrayBase):
         self._address = buffer.address + offset
         nbytes = self._size * dtype.itemsize
         self._span = (self._address, self._address + nbytes)
-        about = (_NUMBERS[self.scalar], shape, self.components, writable, backend.domain_number)
+        about = (
+            _NUMBERS[self.scalar],
+            shape,
+            self.components,
+            writable,
+            backend.domain_number,
+            buffer.foreign,
+        )
         self._describe(self._address, nbytes, *about)
 
     # What it is.

@@ -53,11 +53,14 @@ class Buffer(ABC):
         nbytes: size.
         owned: whether the memory was allocated here and is freed with the buffer.
         owner: what keeps memory that is not owned alive, or None.
+        foreign: one byte, which is not 0 once others than Tack may use the memory, so that launches on it
+            have to be done when they return; None: they always are.
     """
 
-    __slots__ = ("address", "nbytes", "owned", "owner")
+    __slots__ = ("address", "foreign", "nbytes", "owned", "owner")
 
     def __init__(self, address: int, nbytes: int, *, owned: bool, owner: object = None) -> None:
+        self.foreign: bytearray | None = None
         self.address = address
         self.nbytes = nbytes
         self.owned = owned

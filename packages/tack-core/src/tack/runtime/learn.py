@@ -52,6 +52,7 @@ class Plan(NamedTuple):
     group: int
     packed: bytes
     total: int
+    gpu: tuple[int, ...] | None = None
 
 
 class Unteachable(Exception):
@@ -124,6 +125,7 @@ def _config() -> dict[str, Any]:
         "missing": MISSING,
         "default_backend": lambda: default_backend().serial,
         "fan_out": _fan_out,
+        "launch_failed": _launch_failed,
         "environ": environ._data,
         "debug_variable": environ.encodekey("TACK_DEBUG"),
         "debug_enabled": debug.enabled,
@@ -212,7 +214,7 @@ def _plan(variant: Variant, plan: Plan) -> tuple[Any, ...]:
     written = [position for position, _ in variant.written]
     aligned = [n for position, _, alignment in variant.aligned for n in (position, alignment)]
     full = variant.requires_full_workgroups
-    about = (slots, written, aligned, full, plan.cost, plan.bounded, plan.group)
+    about = (slots, written, aligned, full, plan.cost, plan.bounded, plan.group, plan.gpu)
     return (variant, plan.launch, plan.result, plan.result_dtype, *about)
 
 
@@ -355,9 +357,14 @@ def _overrides_access(cls: type) -> bool:
 _GETSET: type = type(vars(type("Sample", (), {}))["__dict__"])
 
 
-# --- large launches -----------------------------------------------------------------------------
+# --- launches that Python ends -----------------------------------------------------------------------------
 
 
 def _fan_out(variant: Variant, packed: bytes, total: int, used: tuple[Any, ...]) -> None:
     """Runs a launch on the pool; ``used`` is what it keeps alive."""
     default_backend().run_packed(variant, packed, total, used)
+
+
+def _launch_failed(variant: Variant, code: int) -> None:
+    """Raises the error of a launch that a device's driver refused."""
+    variant.payload.launch_failed(code)

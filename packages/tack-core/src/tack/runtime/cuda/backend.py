@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tack.dtypes import ALL_DTYPES, DType, f32, f64, i32, i64, u32, u64
@@ -18,6 +18,10 @@ from tack.runtime.cuda.queue import Queue, stream_handle
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
+    from tack.runtime.array import Array
+    from tack.runtime.backend import Number
+    from tack.runtime.learn import Plan
+    from tack.runtime.variants import Variant
 
 __all__ = ["BACKEND", "CudaBackend"]
 
@@ -34,6 +38,7 @@ class CudaBackend(Backend):
     display_name = "CUDA"
     supported_dtypes = ALL_DTYPES
     supported_atomic_dtypes = (i32, u32, i64, u64, f32, f64)
+    supports_device_reductions = True
     supports_workgroups = True
     specializes_disjoint = True
     device_memory_spaces = ("cuda", "managed", "pinned")
@@ -111,11 +116,22 @@ class CudaBackend(Backend):
 
         launch.prepare_launch(self, kernel, args)
 
+    def native_plan(self, kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan | None:
+        from tack.runtime.cuda import launch
+
+        return launch.native_plan(kernel, variant, args, self.label)
+
     def synchronize(self) -> None:
         self.queue.wait()
 
     def completion(self) -> Callable[[], bool]:
         return self.queue.marker()
+
+    def reduce_array(self, array: Array, op: str, deterministic: bool) -> Number:
+        """See `Backend.reduce_array`; always deterministic."""
+        from tack.runtime.device_reductions import reduce_on_device
+
+        return reduce_on_device(self, array, op)
 
     # Compiled code.
 

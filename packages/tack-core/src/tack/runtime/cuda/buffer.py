@@ -97,11 +97,10 @@ class CudaBuffer(Buffer):
 
     Attributes:
         queue: where its copies and fills are queued.
-        foreign: one byte, which is not 0 once others than Tack may use the memory: then each launch on
-            it has to be done when it returns.
+        pool: where it, or memory that copies need, comes from.
     """
 
-    __slots__ = ("foreign", "pool", "queue")
+    __slots__ = ("pool", "queue")
 
     def __init__(
         self, queue: Queue, pool: Pool, address: int, nbytes: int, *, owned: bool, owner: object = None
@@ -115,6 +114,11 @@ class CudaBuffer(Buffer):
     def __del__(self) -> None:
         if self.owned and self.address:
             self.pool.free(self.queue, self.address)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether others than Tack may use the memory."""
+        return bool(self.foreign and self.foreign[0])
 
     def read(self, offset: int, out: NDArray[Any]) -> None:
         if out.nbytes:
@@ -180,7 +184,7 @@ class CudaBuffer(Buffer):
 
     def _settle(self) -> None:
         """Waits for what was queued, if others may look at the memory."""
-        if self.foreign[0]:
+        if self.is_foreign:
             self.queue.wait()
 
 

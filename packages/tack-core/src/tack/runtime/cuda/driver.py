@@ -6,13 +6,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from weakref import WeakSet
 
-__all__ = ["Context", "CudaError", "Features", "check", "device_count", "ignore", "start"]
+if TYPE_CHECKING:
+    from tack.runtime.cuda.queue import Queue
+
+__all__ = ["Context", "CudaError", "Features", "addresses", "check", "device_count", "ignore", "start"]
 
 cu: Any = None  # cuda.bindings.driver
+queues: Final[WeakSet[Queue]] = WeakSet()  # the process's, which stop in a forked child
 _forked = False  # whether this process is a child of one that used the driver
 
 
@@ -112,10 +118,22 @@ def check_process() -> None:
 def _note_fork() -> None:
     global _forked
     _forked = cu is not None
+    for queue in queues:
+        queue.stopped.value = 1
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
+
+
+@functools.cache
+def addresses(*names: str) -> tuple[int, ...]:
+    """The addresses of functions of the driver, as they were in CUDA 12."""
+    found = []
+    for name in names:
+        address, _ = check(cu.cuGetProcAddress(name.encode(), 12000, 0))
+        found.append(int(address))
+    return tuple(found)
 
 
 # --- devices ------------------------------------------------------------------------------------

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import struct
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import numpy as np
 
@@ -38,12 +37,23 @@ if TYPE_CHECKING:
     from tack.runtime.cuda.backend import CudaBackend
     from tack.runtime.cuda.buffer import CudaBuffer
     from tack.runtime.cuda.queue import Queue
+    from tack.runtime.learn import Plan
 
-__all__ = ["Program", "build", "execute", "inspect", "load", "prepare_launch", "save", "target"]
+__all__ = [
+    "Program",
+    "build",
+    "execute",
+    "inspect",
+    "load",
+    "native_plan",
+    "prepare_launch",
+    "save",
+    "target",
+]
 
 _MAX_BLOCKS: Final = ((1 << 31) - 1, 65_535, 65_535)
 _PRINT_WORDS: Final = 1 << 17  # of the buffer for print
-_RESULT_BYTES: Final = 8
+_NO_RECORD: Final = (1 << 64) - 1  # instead of a site's number: the rest did not fit
 
 
 def describe(kernel: ir.Kernel, source: Any) -> dict[str, Any]:
@@ -138,6 +148,17 @@ class Program:
         ]
         return blocks[0], blocks[1], blocks[2]
 
+    def launch_failed(self, code: int) -> NoReturn:
+        """Raises the error of a launch by the native dispatcher."""
+        try:
+            self.queue.check((code,))
+        except CudaError as error:
+            raise self._refused(error) from error
+        raise AssertionError(code)
+
+    def _refused(self, error: CudaError) -> RuntimeError:
+        return RuntimeError(f"Kernel '{self.name}' failed on {self.queue.label}: {error}")
+
     def launch(self, queue: Queue, slots: bytes, grid: tuple[int, int, int]) -> None:
         """Queues a launch; ``slots`` are copied."""
         self.clock.value = monotonic_ns()
@@ -159,9 +180,11 @@ class Program:
         address = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value or 0
         pointers = self._offsets + np.uint64(address)
         with queue.entered():
-            queue.check(
-                driver.cu.cuLaunchKernel(function, *grid, *block, 0, queue.stream, pointers.ctypes.data, 0)
+            result = driver.cu.cuLaunchKernel(
+                function, *grid, *block, 0, queue.stream, pointers.ctypes.data, 0
             )
+        if result[0]:
+            self.launch_failed(int(result[0]))
 
 
 def _load_module(queue: Queue, image: bytes) -> Any:
@@ -275,7 +298,7 @@ def execute(backend: CudaBackend, kernel: Kernel, args: tuple[Any, ...]) -> int 
         other.follow(queue)
     if output is not None:
         sys.stdout.write(_printed(kernel, program, output))
-    if any(buffer.foreign[0] for buffer in buffers):
+    if any(buffer.is_foreign for buffer in buffers):
         queue.wait()
     if program.checks:
         raise_violation(variant.ir, program.checks, accepted[program.record], variant.launch_range(accepted))
@@ -290,6 +313,27 @@ def _result(backend: CudaBackend, program: Program, slots: bytes) -> int | float
     program.evaluate(backend.queue, slots, out.address)
     value: int | float = out[()]
     return value
+
+
+def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any], label: str) -> Plan | None:
+    """See `Backend.native_plan`. Launches that the host waits for are left to Python."""
+    from tack.runtime.learn import Plan  # who asks is there
+
+    program: Program = variant.payload
+    if program.prints or program.checks or program.result is not None:
+        return None
+    total, launch = launch_range(kernel, variant, args, label, program.most)
+    context, queue = program.queue.context, program.queue
+    gpu = (
+        *driver.addresses(
+            "cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent"
+        ),
+        *(int(program.function), queue.address, context.address),
+        *(ctypes.addressof(queue.stopped), ctypes.addressof(program.clock)),
+        *(*program.block, *program.items, *_MAX_BLOCKS),
+        *(program.most, program.flat, context.ordinal == 0),
+    )
+    return Plan(0, 0, -1, True, 0.0, 1, pack(program.slots, args, launch, ()), total, gpu)
 
 
 # --- print ------------------------------------------------------------------------------------
@@ -310,14 +354,12 @@ def _printed(kernel: Kernel, program: Program, output: Array) -> str:
     words = output.numpy(2, 2 + min(claimed, _PRINT_WORDS)).tobytes()
     lines = []
     at = 0
-    for _ in itertools.count():
-        if at == len(words):
+    while at < len(words):
+        (number,) = struct.unpack_from("<Q", words, at)
+        if number == _NO_RECORD:
             break
-        (number,) = struct.unpack_from("<q", words, at)
         site = program.prints[number]
         size = 8 * (1 + sum(not isinstance(part, str) for part in site))
-        if at + size > len(words):
-            break
         lines.append(print_line(site, words[at + 8 : at + size]))
         at += size
     if claimed > _PRINT_WORDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
 import threading
 from collections import deque
@@ -34,12 +35,13 @@ class Queue:
         address: the same as an int.
         label: how messages write the device.
         failure: the error that has made the context unusable, or None.
+        stopped: one byte that the native dispatcher reads: not 0 once nothing may be queued any more.
         programs: the code loaded for it, of which each knows when it was launched last (`monotonic_ns`).
     """
 
     __slots__ = (
         *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "_waited", "address", "context"),
-        *("failure", "label", "programs", "stream"),
+        *("failure", "label", "programs", "stopped", "stream"),
     )
 
     def __init__(self, context: Context, label: str, stream: Any = None) -> None:
@@ -47,6 +49,7 @@ class Queue:
         self.context = context
         self.label = label
         self.failure: str | None = None
+        self.stopped = ctypes.c_uint8()
         self.programs: WeakSet[Program] = WeakSet()
         self._borrowed = stream  # kept alive
         self._lock = threading.Lock()
@@ -61,6 +64,7 @@ class Queue:
             else:
                 self.stream = driver.cu.CUstream(stream_handle(stream))
         self.address = int(self.stream)
+        driver.queues.add(self)
 
     def __del__(self) -> None:
         if self._borrowed is None and hasattr(self, "address") and not driver._forked:
@@ -149,6 +153,7 @@ class Queue:
             message += "; CUDA_LAUNCH_BLOCKING=1 in the environment, or debug mode, tells which"
         if error.code in driver.STICKY:
             self.failure = message
+            self.stopped.value = 1
         return RuntimeError(message)
 
     # Things that go when what is queued has been done.

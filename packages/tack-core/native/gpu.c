@@ -1,0 +1,83 @@
+/* Launches through a driver's function pointers: cuLaunchKernel and what makes its context current. */
+#include "native.h"
+
+enum { WORDS = 22 };
+
+/* What tack.runtime.cuda.launch.native_plan says, one number after the other. */
+struct Gpu {
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                  void **);
+    int (*get_current)(void **);
+    int (*set_current)(void *);
+    int (*push_current)(void *);
+    int (*pop_current)(void **);
+    void *function, *stream, *context;
+    const uint8_t *stopped; /* one byte: the queue cannot be used any more */
+    int64_t *clock;         /* when the kernel was launched last */
+    int64_t block[3], items[3], most_blocks[3];
+    int64_t most; /* iterations of a launch */
+    int64_t flat, is_first;
+};
+
+_Static_assert(sizeof(struct Gpu) == WORDS * sizeof(int64_t), "a row of 64-bit numbers");
+
+Gpu *
+gpu_new(PyObject *spec)
+{
+    int count;
+    int64_t *words = read_ints(spec, &count);
+    if (words && count != WORDS) {
+        PyErr_SetString(PyExc_ValueError, "a launch through a driver has other parts");
+        PyMem_Free(words);
+        return NULL;
+    }
+    return (Gpu *)words;
+}
+
+/* Whether Python has to decide the launch. */
+bool
+gpu_refuses(const Gpu *gpu, const Packed *packed)
+{
+    return *gpu->stopped || packed->total > gpu->most;
+}
+
+/* The blocks along each axis; see Program.grid in tack.runtime.cuda.launch. */
+static void
+find_grid(const Gpu *gpu, const Packed *packed, unsigned *grid)
+{
+    for (int axis = 0; axis < 3; axis++) {
+        int64_t count = axis ? 1 : packed->total;
+        if (!gpu->flat) /* the last dimension first: the third number of the last range */
+            count = axis < packed->nranges ? (int64_t)packed->slots[packed->count - 3 * axis - 1] : 1;
+        int64_t each = gpu->block[axis] * gpu->items[axis];
+        int64_t blocks = count / each + (count % each != 0);
+        grid[axis] = (unsigned)(blocks < gpu->most_blocks[axis] ? blocks : gpu->most_blocks[axis]);
+    }
+}
+
+/* Queues the launch; the driver's error, or 0. Runs without the GIL: the driver may wait for room. */
+int
+gpu_launch(const Gpu *gpu, Packed *packed)
+{
+    unsigned grid[3];
+    void *current = NULL, *params[MAX_SLOTS];
+    find_grid(gpu, packed, grid);
+    for (int k = 0; k < packed->count; k++)
+        params[k] = &packed->slots[k];
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *gpu->clock = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    int error = gpu->get_current(&current);
+    bool pushed = false;
+    if (!error && current != gpu->context) {
+        pushed = current || !gpu->is_first; /* see Context.entered in tack.runtime.cuda.driver */
+        error = pushed ? gpu->push_current(gpu->context) : gpu->set_current(gpu->context);
+        pushed = pushed && !error;
+    }
+    if (!error)
+        error = gpu->launch(gpu->function, grid[0], grid[1], grid[2], (unsigned)gpu->block[0], (unsigned)gpu->block[1],
+                            (unsigned)gpu->block[2], 0, gpu->stream, params, NULL);
+    if (pushed)
+        gpu->pop_current(&current);
+    return error;
+}
