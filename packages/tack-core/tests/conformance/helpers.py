@@ -7,7 +7,8 @@ import linecache
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,15 +42,19 @@ def run(source: str, *args: Any, **names: Any) -> Any:
 
 
 def launch(kernel: Any, *args: Any) -> Any:
-    """Calls ``kernel``; on a device that cannot address NumPy arrays, through device copies."""
-    if tack.default_device().name == "cpu":
-        return kernel(*args)
-    moved = [tack.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
-    result = kernel(*moved)
-    for host, device in zip(args, moved, strict=True):
-        if isinstance(host, np.ndarray) and host.flags.writeable:
-            tack.copyto(host, device)
-    return result
+    """Calls ``kernel``; what that means for NumPy arrays on other devices is said in `upload`."""
+    return kernel(*args)
+
+
+@contextmanager
+def atomics_on(name: str) -> Iterator[None]:
+    """A block that launches a kernel with atomics on elements of a dtype, which some devices refuse."""
+    device = tack.default_device()
+    if name in (dtype.name for dtype in device.supported_atomic_dtypes):
+        yield
+        return
+    with pytest.raises(TypeError, match=f"{device.label} has no atomics on {name}; it has them on i32"):
+        yield
 
 
 def values(expressions: Sequence[str], dtype: Any, /, *, setup: str = "", **args: Any) -> list[Any]:

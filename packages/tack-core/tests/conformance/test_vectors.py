@@ -20,7 +20,7 @@ import tack
 from tack.dtypes import as_dtype
 
 from . import oracle
-from .helpers import build
+from .helpers import atomics_on, build
 
 WIDTHS = range(1, 17)
 ROWS = 6
@@ -907,18 +907,19 @@ def test_atomics_update_component_by_component(name: str) -> None:
     x = rng.integers(0, 100, (count, width)).astype(dtype)
     start = np.array([[50, 60, 70]] * len(ops), dtype)
     a = vectors(start)
-    build(source)(a, vectors(x))
-    models = {
-        "add": lambda s: s + x.sum(0, dtype=dtype),
-        "sub": lambda s: s - x.sum(0, dtype=dtype),
-        "min": lambda s: np.minimum(s, x.min(0)),
-        "max": lambda s: np.maximum(s, x.max(0)),
-        "and": lambda s: s & np.bitwise_and.reduce(x),
-        "or": lambda s: s | np.bitwise_or.reduce(x),
-        "xor": lambda s: s ^ np.bitwise_xor.reduce(x),
-    }
-    for row, old, op in zip(a.numpy(), start, ops, strict=True):
-        assert row.tolist() == models[op](old).astype(dtype).tolist(), op
+    with atomics_on(name):
+        build(source)(a, vectors(x))
+        models = {
+            "add": lambda s: s + x.sum(0, dtype=dtype),
+            "sub": lambda s: s - x.sum(0, dtype=dtype),
+            "min": lambda s: np.minimum(s, x.min(0)),
+            "max": lambda s: np.maximum(s, x.max(0)),
+            "and": lambda s: s & np.bitwise_and.reduce(x),
+            "or": lambda s: s | np.bitwise_or.reduce(x),
+            "xor": lambda s: s ^ np.bitwise_xor.reduce(x),
+        }
+        for row, old, op in zip(a.numpy(), start, ops, strict=True):
+            assert row.tolist() == models[op](old).astype(dtype).tolist(), op
 
 
 def test_atomics_give_the_vector_of_old_values() -> None:

@@ -496,6 +496,14 @@ class Array(ArrayBase):
             raise AttributeError(f"the memory of {self._backend.label} is not the host's")
         return view.__array_interface__
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The protocol of CUDA libraries, version 3; launches on the array are then done when they return."""
+        interface = self._backend.cuda_array_interface(self)
+        if interface is None:
+            raise AttributeError(f"the memory of {self._backend.label} is not CUDA's")
+        return interface
+
     def __buffer__(self, flags: int) -> memoryview:
         """Python's buffer protocol, which calls this from Python 3.12 on."""
         view = self.host_view()

@@ -128,6 +128,7 @@ class Backend(ABC):
         wraps_host_memory: whether its kernels can use NumPy's memory where it is.
         device_memory_spaces: the spaces (`memory_space`) that `wrap_ptr` takes; empty: no check.
         device_options: the keyword options that ``tack.device`` passes on.
+        dlpack_stream: what DLPack producers are told to order their work with; None: nothing.
     """
 
     name: ClassVar[str]
@@ -140,6 +141,7 @@ class Backend(ABC):
     wraps_host_memory: bool = False
     device_memory_spaces: tuple[str, ...] = ()
     device_options: ClassVar[tuple[str, ...]] = ()
+    dlpack_stream: int | None = None
 
     # The Device that users hold; weak, so that an optioned backend dies with it and its arrays.
     _device: ReferenceType[Device] | None = None
@@ -286,6 +288,20 @@ class Backend(ABC):
         ``read`` gives the typed kernel.
         """
         raise NotImplementedError(f"{self.label} stores no variants")
+
+    def hand_out(self, array: Array, stream: Any) -> None:
+        """Lets other libraries use ``array``'s memory, where the host cannot address it.
+
+        From now on launches on it are done when they return. ``stream`` is as ``__dlpack__`` takes it.
+
+        Raises:
+            BufferError: that cannot be done.
+        """
+        raise BufferError(f"arrays on {self.label} cannot be exported")
+
+    def cuda_array_interface(self, array: Array) -> dict[str, Any] | None:
+        """The value of ``array.__cuda_array_interface__``; None if the memory is not CUDA's."""
+        return None
 
     def texture_in_hardware(self, shape: tuple[int, int, int]) -> bool:
         """Whether a 3-D texture of these extents is sampled by the device's texture unit."""

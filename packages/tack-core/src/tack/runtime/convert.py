@@ -23,6 +23,7 @@ __all__ = [
     "convert_scalar",
     "dtype_of",
     "element_shape",
+    "is_element",
     "is_integer",
 ]
 
@@ -40,6 +41,11 @@ def is_integer(value: object) -> bool:
     return type(value) is int or (
         hasattr(value, "__index__") and not isinstance(value, bool | np.bool_ | np.ndarray)
     )
+
+
+def is_element(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of this NumPy dtype are arrays of Tack's."""
+    return dtype in _BY_NUMPY
 
 
 def dtype_of(values: NDArray[Any], what: str) -> DType:

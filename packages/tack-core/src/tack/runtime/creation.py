@@ -14,7 +14,7 @@ from tack.runtime.array import Array, new_array, parse_shape
 from tack.runtime.backend import Backend
 from tack.runtime.convert import convert_array, dtype_of, element_shape
 from tack.runtime.dispatch import resolve_backend
-from tack.runtime.interop import from_dlpack, share_numpy
+from tack.runtime.interop import from_dlpack, is_importable, share_numpy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -228,7 +228,7 @@ def asarray(obj: Any, dtype: object = None, *, device: object = None, copy: bool
             those of the vector type.
     """
     kind = None if dtype is None else as_element_type(dtype)
-    if not isinstance(obj, Array | np.ndarray | np.generic) and hasattr(type(obj), "__dlpack__"):
+    if not isinstance(obj, Array | np.ndarray | np.generic) and is_importable(obj):
         obj = from_dlpack(obj)
     if isinstance(obj, Array):
         return _asarray_device(obj, kind, device, copy)

@@ -290,7 +290,7 @@ def launch_backend(args: Sequence[object], names: Sequence[str] = ()) -> Backend
         elif kind is np.ndarray:
             if not backend.wraps_host_memory:
                 return _common_backend(args, names)
-        elif hasattr(kind, "__dlpack_device__"):
+        elif hasattr(kind, "__dlpack_device__") or hasattr(kind, "__cuda_array_interface__"):
             return _common_backend(args, names)
     return backend
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.array import MAX_NDIM
 
-__all__ = ["CPU", "DEVICE_TYPES", "Import", "open_capsule", "request_capsule"]
+__all__ = ["CPU", "DEVICE_TYPES", "Import", "open_capsule", "relocate", "request_capsule"]
 
 CPU: Final = 1
 _CODES: Final = {"i": 0, "u": 1, "f": 2}
@@ -112,12 +112,28 @@ class _Owner:
             self._deleter(self._managed)
 
 
-def request_capsule(producer: Any) -> Any:
-    """The capsule of an object with ``__dlpack__``, versioned if it can."""
+def request_capsule(producer: Any, stream: int | None = None) -> Any:
+    """The capsule of an object with ``__dlpack__``, versioned if it can.
+
+    The producer orders what it has queued before what is queued on ``stream`` from now on.
+    """
+    wanted = {} if stream is None else {"stream": stream}
     try:
-        return producer.__dlpack__(max_version=_VERSION)
+        return producer.__dlpack__(max_version=_VERSION, **wanted)
     except TypeError:  # from before versions
-        return producer.__dlpack__()
+        return producer.__dlpack__(**wanted)
+
+
+def relocate(capsule: Any, device: tuple[int, int]) -> Any:
+    """A capsule of NumPy's, whose memory is said to be on ``device`` instead.
+
+    So NumPy's deleter frees it, which unlike one written in Python may run when the interpreter has ended.
+    """
+    versioned = bool(_is_valid(capsule, _VERSIONED))
+    pointer = _get_pointer(capsule, _VERSIONED if versioned else _PLAIN)
+    managed = (_ManagedVersioned if versioned else _Managed).from_address(pointer)
+    managed.tensor.device.type, managed.tensor.device.id = device
+    return capsule
 
 
 def open_capsule(capsule: object, what: str = "the tensor") -> Import:

@@ -9,7 +9,7 @@ import numpy as np
 from tack.dtypes import ElementType, as_element_type
 from tack.runtime.array import Array, check_dtype, check_shape, parse_shape
 from tack.runtime.backend import Backend
-from tack.runtime.convert import dtype_of
+from tack.runtime.convert import dtype_of, is_element
 from tack.runtime.device import as_device
 from tack.runtime.dispatch import default_backend, device, resolve_backend
 
@@ -23,6 +23,7 @@ __all__ = [
     "dlpack_device",
     "export_dlpack",
     "from_dlpack",
+    "is_importable",
     "memory_space",
     "share_numpy",
 ]
@@ -31,13 +32,14 @@ __all__ = [
 def as_argument(obj: object, backend: Backend, what: str = "the array") -> Array | None:
     """``obj`` as an array for a launch on ``backend``, without a copy; None if it is no array.
 
-    Takes an `Array`, a NumPy array and objects with ``__dlpack__``. ``what`` names it in messages.
+    Takes an `Array`, a NumPy array and objects that `is_importable` accepts. ``what`` names it in messages.
 
     Raises:
         TypeError: the element type is not one of Tack's.
         ValueError: it is not C-contiguous, or the backend cannot address its memory.
     """
     if isinstance(obj, np.ndarray):
+        dtype_of(obj, what)
         if not backend.wraps_host_memory:
             raise ValueError(
                 f"{what} is a NumPy array, which {backend.label} cannot address; "
@@ -46,7 +48,7 @@ def as_argument(obj: object, backend: Backend, what: str = "the array") -> Array
         return share_numpy(obj, backend, what)
     if isinstance(obj, Array):
         return obj
-    if hasattr(type(obj), "__dlpack__"):
+    if is_importable(obj):
         array = _import(obj, what)
         if array._backend.memory_domain != backend.memory_domain:
             raise ValueError(
@@ -54,9 +56,13 @@ def as_argument(obj: object, backend: Backend, what: str = "the array") -> Array
                 f"use tack.from_dlpack(x, device=...)"
             )
         return array
-    if hasattr(type(obj), "__cuda_array_interface__"):
-        raise ValueError(f"{what} is in CUDA memory, which {backend.label} cannot address")
     return None
+
+
+def is_importable(obj: object) -> bool:
+    """Whether it is of another library that shares memory: by DLPack, or as CUDA's libraries do."""
+    kind = type(obj)
+    return hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__")
 
 
 def share_numpy(
@@ -147,7 +153,8 @@ def _as_address(ptr: Any) -> int:
 
 
 def from_dlpack(x: Any, *, device: object = None, copy: bool | None = None) -> Array:
-    """An array over the memory of ``x``, an object with ``__dlpack__`` or a DLPack capsule.
+    """An array over the memory of ``x``: an object with ``__dlpack__`` or ``__cuda_array_interface__``, or
+    a DLPack capsule.
 
     It stays on its own device unless ``device`` says otherwise. ``copy=True`` always copies; None
     copies only to change the device. A shared array is read-only if the producer says so.
@@ -169,37 +176,49 @@ def from_dlpack(x: Any, *, device: object = None, copy: bool | None = None) -> A
 
 
 def _import(x: Any, what: str) -> Array:
-    from tack.runtime.dlpack import DEVICE_TYPES, open_capsule, request_capsule
+    from tack.runtime.dlpack import open_capsule, request_capsule
 
     if isinstance(x, Array):
         return x.ravel().reshape(x.shape)
-    capsule = request_capsule(x) if hasattr(type(x), "__dlpack__") else x
+    if not hasattr(type(x), "__dlpack__") and hasattr(type(x), "__cuda_array_interface__"):
+        from tack.runtime.cuda.interop import import_interface
+
+        return import_interface(x, what)
+    capsule = x
+    if hasattr(type(x), "__dlpack__"):
+        own = _backend_at(*x.__dlpack_device__()) if hasattr(type(x), "__dlpack_device__") else None
+        capsule = request_capsule(x, None if own is None else own.dlpack_stream)
     tensor = open_capsule(capsule, what)
-    kind, ordinal = tensor.device
-    name = DEVICE_TYPES[kind]
-    backend = device(name if name == "cpu" or not ordinal else f"{name}:{ordinal}")._backend
-    default = default_backend()
-    if default.memory_domain == backend.memory_domain:
-        backend = default
+    backend = _backend_at(*tensor.device)
     buffer = backend.wrap_ptr(tensor.address, tensor.dtype, tensor.shape, tensor.owner)
     return Array(backend, buffer, tensor.dtype, tensor.shape, writable=not tensor.read_only)
 
 
-def backend_of(obj: Any) -> Backend | None:
-    """The backend whose memory ``obj`` is in, None if it is no array."""
-    if isinstance(obj, Array):
-        return obj._backend
-    if isinstance(obj, np.ndarray):
-        return device("cpu")._backend
-    if not hasattr(type(obj), "__dlpack_device__"):
-        return None
+def _backend_at(kind: int, ordinal: int) -> Backend:
+    """The backend for DLPack's device: the default one if that can address its memory."""
     from tack.runtime.dlpack import DEVICE_TYPES
 
-    kind, ordinal = obj.__dlpack_device__()
     name = DEVICE_TYPES.get(int(kind))
     if name is None:
         raise ValueError(f"DLPack device type {kind} is none of Tack's")
-    return device(name if name == "cpu" or not ordinal else f"{name}:{ordinal}")._backend
+    backend = device(name if name == "cpu" or not ordinal else f"{name}:{ordinal}")._backend
+    default = default_backend()
+    return default if default.memory_domain == backend.memory_domain else backend
+
+
+def backend_of(obj: Any) -> Backend | None:
+    """The backend whose memory ``obj`` is in, None if it is no array that a kernel takes."""
+    if isinstance(obj, Array):
+        return obj._backend
+    if isinstance(obj, np.ndarray):
+        return device("cpu")._backend if is_element(obj.dtype) else None
+    if hasattr(type(obj), "__dlpack_device__"):
+        return _backend_at(*obj.__dlpack_device__())
+    if hasattr(type(obj), "__cuda_array_interface__"):
+        from tack.runtime.cuda import interop
+
+        return interop.backend_of(obj)
+    return None
 
 
 def dlpack_device(backend: Backend) -> tuple[int, int]:
@@ -219,17 +238,46 @@ def export_dlpack(
     """See `Array.__dlpack__`. Host memory goes through NumPy, whose deleter outlives the interpreter."""
     view = array.host_view()
     if view is None:
-        raise BufferError(f"arrays on {array._backend.label} cannot be exported yet")
+        return _export_from_device(array, stream, max_version, dl_device, copy)
     if stream is not None:
         raise BufferError("CPU arrays have no stream; pass stream=None")
     if dl_device is not None and tuple(dl_device) != dlpack_device(array._backend):
         raise BufferError(
             f"the array is on {array._backend.label}; DLPack device {dl_device} needs arr.to(...)"
         )
+    _check_read_only(array, max_version, copy)
+    return view.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def _check_read_only(array: Array, max_version: tuple[int, int] | None, copy: bool | None) -> None:
     versioned = max_version is not None and max_version[0] >= 1
     if not array.writable and not versioned and not copy:
         raise BufferError(
             "a read-only array can be exported only to a consumer that asks for DLPack 1.0 or newer; "
             "export arr.copy() instead"
         )
-    return view.__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def _export_from_device(
+    array: Array,
+    stream: Any,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> Any:
+    """`export_dlpack` of memory that the host cannot address."""
+    from tack.runtime.cpu.buffer import Memory
+    from tack.runtime.dlpack import CPU, relocate
+
+    backend = array._backend
+    own = dlpack_device(backend)
+    if dl_device is not None and tuple(dl_device) != own:
+        if tuple(dl_device) != (CPU, 0) or copy is False:
+            raise BufferError(f"the array is on {backend.label}; DLPack device {dl_device} needs arr.to(...)")
+        return array.numpy().__dlpack__(max_version=max_version)
+    _check_read_only(array, max_version, copy)
+    given = array.copy() if copy else array
+    backend.hand_out(given, stream)
+    # NumPy describes the memory, which it does not look at.
+    memory = Memory(given._buffer, given.address, given.scalar.numpy, given.host_shape, given.writable)
+    return relocate(np.asarray(memory).__dlpack__(max_version=max_version), own)

@@ -13,7 +13,7 @@ from tack.runtime.cpu.memory import format_size, free_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "CpuBuffer", "allocate"]
+__all__ = ["ALIGNMENT", "CpuBuffer", "Memory", "allocate"]
 
 ALIGNMENT = 64
 _CHECKED = 1 << 26  # smaller allocations are not compared with the free memory
@@ -40,10 +40,10 @@ class CpuBuffer(Buffer):
     def host_view(
         self, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], writable: bool
     ) -> NDArray[Any]:
-        return np.asarray(_Memory(self, self.address + offset, dtype, shape, writable))
+        return np.asarray(Memory(self, self.address + offset, dtype, shape, writable))
 
 
-class _Memory:
+class Memory:
     """What NumPy makes a view of; the view holds it, and so the buffer."""
 
     __slots__ = ("__array_interface__", "buffer")

@@ -13,7 +13,7 @@ from tack.runtime.backend import Backend, Buffer
 from tack.runtime.convert import is_integer
 from tack.runtime.cuda import driver, nvrtc
 from tack.runtime.cuda.buffer import CudaBuffer, Pool
-from tack.runtime.cuda.driver import Context, check
+from tack.runtime.cuda.driver import check, context_for
 from tack.runtime.cuda.queue import Queue, stream_handle
 
 if TYPE_CHECKING:
@@ -51,9 +51,10 @@ class CudaBackend(Backend):
             raise ValueError(f"there is no device 'cuda:{ordinal}'; there are: {known}")
         nvrtc.find()
         super().__init__(ordinal, **({} if stream is None else {"stream": stream}))
-        context = Context(ordinal, None if stream is None else _context_of(stream))
+        context = context_for(ordinal, None if stream is None else _context_of(stream))
         self.features = driver.features(context.device)
         self.queue = Queue(context, self.label, stream)
+        self.dlpack_stream = self.queue.address or 1  # 1: the legacy default stream
         self._pool = Pool(self.queue, self.features.pools)
 
     @classmethod
@@ -103,6 +104,18 @@ class CudaBackend(Backend):
         if managed:
             return "managed"
         return "cuda" if int(kind) == 2 else "pinned"  # CU_MEMORYTYPE_DEVICE
+
+    # Other libraries.
+
+    def hand_out(self, array: Array, stream: Any) -> None:
+        from tack.runtime.cuda import interop
+
+        interop.hand_out(array, stream)
+
+    def cuda_array_interface(self, array: Array) -> dict[str, Any] | None:
+        from tack.runtime.cuda import interop
+
+        return interop.export_interface(array)
 
     # Launches.
 

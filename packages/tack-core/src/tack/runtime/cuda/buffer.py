@@ -45,7 +45,7 @@ class Pool:
                 check(cu.cuMemPoolSetAttribute(self.handle, attribute, cu.cuuint64_t((1 << 64) - 1)))
 
     def __del__(self) -> None:
-        if getattr(self, "handle", None) is not None and not driver._forked:
+        if getattr(self, "handle", None) is not None and not self.context.stopped.value:
             with self.context.entered():
                 ignore(driver.cu.cuMemPoolDestroy(self.handle))  # once its last allocation is freed
 
@@ -82,7 +82,7 @@ class Pool:
 
     def free(self, queue: Queue, address: int) -> None:
         """Frees memory after what is queued by now."""
-        if driver._forked or queue.failure is not None:
+        if self.context.stopped.value:
             return
         with self.context.entered():
             if self.handle is None:

@@ -5,20 +5,29 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import functools
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import WeakSet
+from typing import Any, Final, NamedTuple
+from weakref import WeakValueDictionary
 
-if TYPE_CHECKING:
-    from tack.runtime.cuda.queue import Queue
-
-__all__ = ["Context", "CudaError", "Features", "addresses", "check", "device_count", "ignore", "start"]
+__all__ = [
+    "Context",
+    "CudaError",
+    "Features",
+    "addresses",
+    "check",
+    "context_for",
+    "device_count",
+    "ignore",
+    "start",
+]
 
 cu: Any = None  # cuda.bindings.driver
-queues: Final[WeakSet[Queue]] = WeakSet()  # the process's, which stop in a forked child
+_contexts: Final[WeakValueDictionary[int, Context]] = WeakValueDictionary()
 _forked = False  # whether this process is a child of one that used the driver
 
 
@@ -118,10 +127,16 @@ def check_process() -> None:
 def _note_fork() -> None:
     global _forked
     _forked = cu is not None
-    for queue in queues:
-        queue.stopped.value = 1
+    _stop()
 
 
+def _stop() -> None:
+    """Leaves everything as it is: what is freed from now on is not told to the driver."""
+    for context in list(_contexts.values()):
+        context.stopped.value = 1
+
+
+atexit.register(_stop)  # the driver goes before the last objects do
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
@@ -203,22 +218,21 @@ class Context:
         handle: the driver's handle of the context.
         address: the same as an int.
         retained: whether this object holds a reference to the primary context.
+        failure: the error after which the driver refuses every call in it, or None.
+        stopped: one byte, which the native dispatcher reads too: not 0 once nothing may be queued any
+            more, nor freed, because of a failure, in a forked child, or when the interpreter ends.
     """
 
-    __slots__ = ("address", "device", "handle", "ordinal", "retained")
+    __slots__ = ("__weakref__", "address", "device", "failure", "handle", "ordinal", "retained", "stopped")
 
-    def __init__(self, ordinal: int, handle: Any = None) -> None:
-        """The context ``handle`` of the device, or else the current one if that is the device's."""
+    def __init__(self, ordinal: int, device: Any, handle: Any, retained: bool) -> None:
         self.ordinal = ordinal
-        self.device = check(cu.cuDeviceGet(ordinal))
-        self.retained = False
-        if handle is None:
-            handle = _current_of(self.device)
-        if handle is None:
-            handle = check(cu.cuDevicePrimaryCtxRetain(self.device))
-            self.retained = True
+        self.device = device
         self.handle = handle
         self.address = int(handle)
+        self.retained = retained
+        self.failure: str | None = None
+        self.stopped = ctypes.c_uint8()
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
         """Makes the context current in this thread, for a ``with`` block.
@@ -237,8 +251,27 @@ class Context:
         return _POP
 
     def __del__(self) -> None:
-        if self.retained and not _forked:
+        if self.retained and not self.stopped.value:
             ignore(cu.cuDevicePrimaryCtxRelease(self.device))
+
+
+def context_for(ordinal: int, handle: Any = None) -> Context:
+    """The context ``handle`` of a device, else the thread's current one if it is the device's, else the
+    primary one."""
+    device = check(cu.cuDeviceGet(ordinal))
+    if handle is None:
+        handle = _current_of(device)
+    retained = handle is None
+    if handle is None:
+        handle = check(cu.cuDevicePrimaryCtxRetain(device))
+    found = _contexts.get(int(handle))
+    if found is None:
+        found = _contexts[int(handle)] = Context(ordinal, device, handle, retained)
+    elif retained:
+        if found.retained:
+            ignore(cu.cuDevicePrimaryCtxRelease(device))  # one reference is enough
+        found.retained = True
+    return found
 
 
 def _current_of(device: Any) -> Any:

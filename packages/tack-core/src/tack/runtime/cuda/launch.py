@@ -123,7 +123,7 @@ class Program:
         queue.programs.add(self)
 
     def __del__(self) -> None:
-        if hasattr(self, "_module") and not driver._forked:
+        if hasattr(self, "_module") and not self.queue.context.stopped.value:
             module, queue = self._module, self.queue
 
             def unload() -> None:
@@ -329,7 +329,7 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any], label: st
             "cuLaunchKernel", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent"
         ),
         *(int(program.function), queue.address, context.address),
-        *(ctypes.addressof(queue.stopped), ctypes.addressof(program.clock)),
+        *(ctypes.addressof(context.stopped), ctypes.addressof(program.clock)),
         *(*program.block, *program.items, *_MAX_BLOCKS),
         *(program.most, program.flat, context.ordinal == 0),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import operator
 import threading
 from collections import deque
@@ -34,22 +33,18 @@ class Queue:
         stream: the driver's handle.
         address: the same as an int.
         label: how messages write the device.
-        failure: the error that has made the context unusable, or None.
-        stopped: one byte that the native dispatcher reads: not 0 once nothing may be queued any more.
         programs: the code loaded for it, of which each knows when it was launched last (`monotonic_ns`).
     """
 
     __slots__ = (
         *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "_waited", "address", "context"),
-        *("failure", "label", "programs", "stopped", "stream"),
+        *("label", "programs", "stream"),
     )
 
     def __init__(self, context: Context, label: str, stream: Any = None) -> None:
         """With a stream of its own, or the foreign one ``stream``, an object or a handle."""
         self.context = context
         self.label = label
-        self.failure: str | None = None
-        self.stopped = ctypes.c_uint8()
         self.programs: WeakSet[Program] = WeakSet()
         self._borrowed = stream  # kept alive
         self._lock = threading.Lock()
@@ -64,10 +59,9 @@ class Queue:
             else:
                 self.stream = driver.cu.CUstream(stream_handle(stream))
         self.address = int(self.stream)
-        driver.queues.add(self)
 
     def __del__(self) -> None:
-        if self._borrowed is None and hasattr(self, "address") and not driver._forked:
+        if self._borrowed is None and hasattr(self, "address") and not self.context.stopped.value:
             with self.context.entered():
                 ignore(driver.cu.cuStreamDestroy(self.stream))  # once its work is done
 
@@ -77,8 +71,8 @@ class Queue:
         Raises:
             RuntimeError: an earlier failure has made it unusable, or this is a forked child.
         """
-        if self.failure is not None:
-            raise RuntimeError(f"{self.failure}; the device cannot be used in this process any more")
+        if self.context.failure is not None:
+            raise RuntimeError(f"{self.context.failure}; the device cannot be used in this process any more")
         driver.check_process()
         return self.context.entered()
 
@@ -127,6 +121,20 @@ class Queue:
             with self.entered():
                 self.check(driver.cu.cuStreamWaitEvent(self.stream, event.handle, 0))
 
+    def lead(self, stream: int) -> None:
+        """What is queued on a foreign stream from now on runs after what is queued here by now."""
+        event = self.record()
+        with self.entered():
+            self.check(driver.cu.cuStreamWaitEvent(driver.cu.CUstream(stream), event.handle, 0))
+
+    def follow_stream(self, stream: int) -> None:
+        """What is queued here from now on runs after what a foreign stream was given until now."""
+        if stream != self.address:
+            event = Event(self.context)
+            with self.entered():
+                self.check(driver.cu.cuEventRecord(event.handle, driver.cu.CUstream(stream)))
+                self.check(driver.cu.cuStreamWaitEvent(self.stream, event.handle, 0))
+
     # Errors.
 
     def check(self, result: tuple[Any, ...]) -> Any:
@@ -152,8 +160,8 @@ class Queue:
         if len(names) > 1:
             message += "; CUDA_LAUNCH_BLOCKING=1 in the environment, or debug mode, tells which"
         if error.code in driver.STICKY:
-            self.failure = message
-            self.stopped.value = 1
+            self.context.failure = message
+            self.context.stopped.value = 1
         return RuntimeError(message)
 
     # Things that go when what is queued has been done.
@@ -202,7 +210,7 @@ class Event:
             self.handle = check(driver.cu.cuEventCreate(_NO_TIMING))
 
     def __del__(self) -> None:
-        if hasattr(self, "handle") and not driver._forked:
+        if hasattr(self, "handle") and not self.context.stopped.value:
             with self.context.entered():
                 ignore(driver.cu.cuEventDestroy(self.handle))  # at once, or when it has happened
 

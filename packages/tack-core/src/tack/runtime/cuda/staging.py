@@ -28,17 +28,17 @@ _DIRECT: Final = 64 << 10  # reads up to this size go without staging
 class _Block:
     """Pinned memory, how much of it is taken, and the event after which that is free again."""
 
-    __slots__ = ("address", "event", "queue", "used")
+    __slots__ = ("address", "context", "event", "used")
 
     def __init__(self, queue: Queue) -> None:
-        self.queue = queue.context
+        self.context = queue.context
         self.address = int(check(driver.cu.cuMemHostAlloc(_BLOCK, 1)))  # CU_MEMHOSTALLOC_PORTABLE
         self.used = 0
         self.event: Event | None = None
 
     def __del__(self) -> None:
-        if hasattr(self, "address") and not driver._forked:
-            with self.queue.entered():
+        if hasattr(self, "address") and not self.context.stopped.value:
+            with self.context.entered():
                 ignore(driver.cu.cuMemFreeHost(self.address))  # waits for the copies that use it
 
 
