@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import hashlib
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -20,12 +22,20 @@ _SOURCE = Path(__file__).with_name("libcuda.cpp")
 _LIVE = ("memory", "pinned", "streams", "events", "modules", "pools")
 
 
-def build(directory: Path) -> Path:
-    """Compiles the driver; its path."""
-    library = directory / "libcuda.so.1"
-    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
-    command = ["g++", *flags, "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-o", str(library)]
-    subprocess.run([*command, str(_SOURCE), "-ldl"], check=True)
+def build() -> Path:
+    """The compiled driver, which is kept beside the compiled kernels."""
+    from emulated import compiler
+
+    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]
+    library = compiler.store() / f"driver-{digest}" / "libcuda.so.1"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        handle, made = tempfile.mkstemp(dir=library.parent)
+        os.close(handle)
+        flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
+        command = ["g++", *flags, "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-o", made]
+        subprocess.run([*command, str(_SOURCE), "-ldl"], check=True)
+        os.replace(made, library)
     return library
 
 
@@ -81,6 +91,11 @@ class Driver:
         """Takes back planned and kept failures."""
         self._library.emu_forget_faults()
         self._library.emu_heal()
+        from tack.runtime.cuda import driver
+
+        for context in driver._contexts.values():
+            context.failure = None
+            context.stopped.value = 0
 
     def calls(self, function: str) -> int:
         """How often a function has been called."""
@@ -111,8 +126,7 @@ def install() -> Driver:
             raise RuntimeError(f"the emulation needs {needed}")
     if importlib.util.find_spec("cuda") is None:
         raise RuntimeError("the emulation needs the package cuda-bindings")
-    with tempfile.TemporaryDirectory() as directory:
-        found = Driver(build(Path(directory)))
+    found = Driver(build())
     replaced: Any = nvrtc
     replaced.find = lambda: nvrtc.Library("", "emulated")
     replaced.compile_cubin = compile_image

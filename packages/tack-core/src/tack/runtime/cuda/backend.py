@@ -77,7 +77,7 @@ class CudaBackend(Backend):
     def wrap_ptr(self, ptr: Any, dtype: DType, shape: tuple[int, ...], owner: object = None) -> Buffer:
         """See `Backend.wrap_ptr`; ``ptr`` may also be a ``CUdeviceptr``."""
         nbytes = dtype.itemsize * math.prod(shape)
-        if not is_integer(ptr) and not hasattr(type(ptr), "__int__"):
+        if isinstance(ptr, float) or not (is_integer(ptr) or hasattr(type(ptr), "__int__")):
             raise TypeError(f"a CUDA pointer is a device address, not {type(ptr).__name__}")
         address = operator.index(ptr) if is_integer(ptr) else int(ptr)
         if not 0 <= address <= (1 << 64) - nbytes:
@@ -91,11 +91,12 @@ class CudaBackend(Backend):
         address, else ``"cpu"``."""
         kinds = driver.cu.CUpointer_attribute
         with self.queue.entered():
-            error, kind = driver.cu.cuPointerGetAttribute(
+            found = driver.cu.cuPointerGetAttribute(
                 kinds.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, driver.cu.CUdeviceptr(ptr)
             )
-            if error:  # the driver knows nothing of it
+            if int(found[0]) == driver.INVALID_VALUE:  # the driver knows nothing of it
                 return "cpu"
+            kind = self.queue.check(found)
             managed = check(
                 driver.cu.cuPointerGetAttribute(
                     kinds.CU_POINTER_ATTRIBUTE_IS_MANAGED, driver.cu.CUdeviceptr(ptr)

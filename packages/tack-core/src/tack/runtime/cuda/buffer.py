@@ -9,7 +9,7 @@ import numpy as np
 from tack.runtime.backend import Buffer
 from tack.runtime.cpu.memory import format_size
 from tack.runtime.cuda import driver
-from tack.runtime.cuda.driver import CudaError, check, ignore
+from tack.runtime.cuda.driver import CudaError, check
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,8 +46,8 @@ class Pool:
 
     def __del__(self) -> None:
         if getattr(self, "handle", None) is not None and not self.context.stopped.value:
-            with self.context.entered():
-                ignore(driver.cu.cuMemPoolDestroy(self.handle))  # once its last allocation is freed
+            # It stays until its last allocation is freed.
+            driver.release(self.context, driver.cu.cuMemPoolDestroy, self.handle)
 
     def allocate(self, queue: Queue, nbytes: int) -> int:
         """The address of ``nbytes`` of new memory, at least one.
@@ -84,11 +84,10 @@ class Pool:
         """Frees memory after what is queued by now."""
         if self.context.stopped.value:
             return
-        with self.context.entered():
-            if self.handle is None:
-                ignore(driver.cu.cuMemFree(address))  # which waits for the device
-            else:
-                ignore(driver.cu.cuMemFreeAsync(address, queue.stream))
+        if self.handle is None or queue.is_closed:
+            driver.release(self.context, driver.cu.cuMemFree, address)  # which waits for the device
+        else:
+            driver.release(self.context, driver.cu.cuMemFreeAsync, address, queue.stream)
 
 
 @final
@@ -157,9 +156,11 @@ class CudaBuffer(Buffer):
 
     def _copy_overlapping(self, to: int, of: int, nbytes: int) -> None:
         temporary = self.pool.allocate(self.queue, nbytes)
-        _copy_within(self.queue, temporary, of, nbytes)
-        _copy_within(self.queue, to, temporary, nbytes)
-        self.pool.free(self.queue, temporary)
+        try:
+            _copy_within(self.queue, temporary, of, nbytes)
+            _copy_within(self.queue, to, temporary, nbytes)
+        finally:
+            self.pool.free(self.queue, temporary)
 
     def fill(self, offset: int, count: int, value: np.generic) -> None:
         """Queues the fill: by the driver's own for patterns up to 4 bytes, by doubling for longer ones."""

@@ -22,7 +22,7 @@ __all__ = [
     "check",
     "context_for",
     "device_count",
-    "ignore",
+    "release",
     "start",
 ]
 
@@ -45,6 +45,7 @@ class CudaError(RuntimeError):
         super().__init__(f"{self.name}{f' in {call}' if call else ''}{f': {text}' if text else ''}")
 
 
+INVALID_VALUE: Final = 1
 OUT_OF_MEMORY: Final = 2
 _DEINITIALIZED, _NO_DEVICE, _NOT_READY = 4, 100, 600
 # Errors of a kernel after which the driver refuses every call in the context.
@@ -68,8 +69,10 @@ def check(result: tuple[Any, ...]) -> Any:
     return result[1] if len(result) == 2 else result[1:]
 
 
-def ignore(result: tuple[Any, ...]) -> None:
-    """Drops the error of a call that cleans up: what it was about is gone anyway."""
+def release(context: Context, call: Any, *args: Any) -> None:
+    """Calls what frees something in a context. Nobody could do anything about an error."""
+    with contextlib.suppress(RuntimeError), context.entered():
+        call(*args)
 
 
 def is_done(result: tuple[Any, ...]) -> bool:
@@ -202,7 +205,7 @@ class _Pop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ignore(cu.cuCtxPopCurrent())
+        cu.cuCtxPopCurrent()
 
 
 _POP: Final = _Pop()
@@ -252,7 +255,7 @@ class Context:
 
     def __del__(self) -> None:
         if self.retained and not self.stopped.value:
-            ignore(cu.cuDevicePrimaryCtxRelease(self.device))
+            cu.cuDevicePrimaryCtxRelease(self.device)
 
 
 def context_for(ordinal: int, handle: Any = None) -> Context:
@@ -269,7 +272,7 @@ def context_for(ordinal: int, handle: Any = None) -> Context:
         found = _contexts[int(handle)] = Context(ordinal, device, handle, retained)
     elif retained:
         if found.retained:
-            ignore(cu.cuDevicePrimaryCtxRelease(device))  # one reference is enough
+            cu.cuDevicePrimaryCtxRelease(device)  # one reference is enough
         found.retained = True
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import sys
 import warnings
@@ -14,7 +15,7 @@ import numpy as np
 
 from tack.runtime.array import Array, new_array
 from tack.runtime.cuda import driver, nvrtc
-from tack.runtime.cuda.driver import CudaError, check, ignore
+from tack.runtime.cuda.driver import CudaError, check
 from tack.runtime.debug import HIDDEN, raise_violation
 from tack.runtime.profile import running
 from tack.runtime.slots import (
@@ -124,13 +125,8 @@ class Program:
 
     def __del__(self) -> None:
         if hasattr(self, "_module") and not self.queue.context.stopped.value:
-            module, queue = self._module, self.queue
-
-            def unload() -> None:
-                with queue.context.entered():
-                    ignore(driver.cu.cuModuleUnload(module))
-
-            queue.retire(unload)
+            context, unload = self.queue.context, driver.cu.cuModuleUnload
+            self.queue.retire(functools.partial(driver.release, context, unload, self._module))
 
     @property
     def launched(self) -> int:
@@ -190,7 +186,7 @@ class Program:
 def _load_module(queue: Queue, image: bytes) -> Any:
     """The driver's handle of a CUBIN, or of PTX, which the driver compiles."""
     try:
-        return check(driver.cu.cuModuleLoadData(image + b"\0"))
+        return queue.check(driver.cu.cuModuleLoadData(image + b"\0"))
     except CudaError as error:
         if image.startswith(b"\x7fELF"):
             raise RuntimeError(f"the driver refuses the machine code: {error}") from error
@@ -218,6 +214,8 @@ def build(backend: CudaBackend, kernel: ir.Kernel, disjoint: bool) -> Program:
         with stage("load"):
             return Program(backend.queue, describe(kernel, source), artifact, check_sites(kernel))
     except RuntimeError as error:
+        if backend.queue.context.failure is not None:  # which was a launch before
+            raise
         raise RuntimeError(f"Kernel '{kernel.name}' failed on {backend.label}: {error}") from error
 
 

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from tack.runtime.convert import is_integer
 from tack.runtime.cuda import driver
-from tack.runtime.cuda.driver import Context, CudaError, check, ignore, is_done
+from tack.runtime.cuda.driver import Context, CudaError, check, is_done
 
 if TYPE_CHECKING:
     from tack.runtime.cuda.launch import Program
@@ -33,18 +33,20 @@ class Queue:
         stream: the driver's handle.
         address: the same as an int.
         label: how messages write the device.
+        is_closed: whether the stream is gone: of objects that go together, a queue may be the first.
         programs: the code loaded for it, of which each knows when it was launched last (`monotonic_ns`).
     """
 
     __slots__ = (
         *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "_waited", "address", "context"),
-        *("label", "programs", "stream"),
+        *("is_closed", "label", "programs", "stream"),
     )
 
     def __init__(self, context: Context, label: str, stream: Any = None) -> None:
         """With a stream of its own, or the foreign one ``stream``, an object or a handle."""
         self.context = context
         self.label = label
+        self.is_closed = False
         self.programs: WeakSet[Program] = WeakSet()
         self._borrowed = stream  # kept alive
         self._lock = threading.Lock()
@@ -61,9 +63,14 @@ class Queue:
         self.address = int(self.stream)
 
     def __del__(self) -> None:
-        if self._borrowed is None and hasattr(self, "address") and not self.context.stopped.value:
-            with self.context.entered():
-                ignore(driver.cu.cuStreamDestroy(self.stream))  # once its work is done
+        if not hasattr(self, "address") or self.context.stopped.value:
+            return
+        self.is_closed = True
+        driver.release(self.context, driver.cu.cuStreamSynchronize, self.stream)
+        for _, release in self._retired:
+            release()
+        if self._borrowed is None:
+            driver.release(self.context, driver.cu.cuStreamDestroy, self.stream)
 
     def entered(self) -> AbstractContextManager[None]:
         """Makes the context current, for a ``with`` block.
@@ -109,7 +116,7 @@ class Queue:
 
     def record(self) -> Event:
         """An event that happens when all that is queued by now has been done."""
-        event = Event(self.context)
+        event = Event(self)
         with self.entered():
             self.check(driver.cu.cuEventRecord(event.handle, self.stream))
         return event
@@ -130,7 +137,7 @@ class Queue:
     def follow_stream(self, stream: int) -> None:
         """What is queued here from now on runs after what a foreign stream was given until now."""
         if stream != self.address:
-            event = Event(self.context)
+            event = Event(self)
             with self.entered():
                 self.check(driver.cu.cuEventRecord(event.handle, driver.cu.CUstream(stream)))
                 self.check(driver.cu.cuStreamWaitEvent(self.stream, event.handle, 0))
@@ -168,9 +175,15 @@ class Queue:
 
     def retire(self, release: Callable[[], None]) -> None:
         """Calls ``release`` some time after all that is queued by now has been done."""
+        if self.is_closed:
+            release()
+            return
         try:
             event = self.record()
-        except (CudaError, RuntimeError):  # the context is gone, and all that was in it
+        except RuntimeError:
+            if not self.context.stopped.value:
+                driver.release(self.context, driver.cu.cuStreamSynchronize, self.stream)
+                release()
             return
         self._retired.append((event, release))
         self.collect()
@@ -204,15 +217,15 @@ class Event:
 
     __slots__ = ("context", "handle")
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        with context.entered():
-            self.handle = check(driver.cu.cuEventCreate(_NO_TIMING))
+    def __init__(self, queue: Queue) -> None:
+        self.context = queue.context
+        with queue.entered():
+            self.handle = queue.check(driver.cu.cuEventCreate(_NO_TIMING))
 
     def __del__(self) -> None:
         if hasattr(self, "handle") and not self.context.stopped.value:
-            with self.context.entered():
-                ignore(driver.cu.cuEventDestroy(self.handle))  # at once, or when it has happened
+            # It goes at once, or when it has happened.
+            driver.release(self.context, driver.cu.cuEventDestroy, self.handle)
 
 
 def stream_handle(stream: Any) -> int:
@@ -233,7 +246,7 @@ def stream_handle(stream: Any) -> int:
                 break
     if hasattr(found, "value"):  # a ctypes pointer
         found = found.value or 0
-    if not is_integer(found) and not hasattr(type(found), "__int__"):
+    if isinstance(found, float) or not (is_integer(found) or hasattr(type(found), "__int__")):
         raise TypeError(
             f"a CUDA stream is its handle as an int, or an object with __cuda_stream__, .cuda_stream or "
             f".ptr, not {type(stream).__name__}"

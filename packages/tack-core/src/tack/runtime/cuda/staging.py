@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tack.runtime.cuda import driver
-from tack.runtime.cuda.driver import check, ignore
+from tack.runtime.cuda.driver import check
 
 if TYPE_CHECKING:
     from tack.runtime.cuda.queue import Event, Queue
@@ -38,8 +38,8 @@ class _Block:
 
     def __del__(self) -> None:
         if hasattr(self, "address") and not self.context.stopped.value:
-            with self.context.entered():
-                ignore(driver.cu.cuMemFreeHost(self.address))  # waits for the copies that use it
+            # It waits for the copies that use it.
+            driver.release(self.context, driver.cu.cuMemFreeHost, self.address)
 
 
 class Staging:

@@ -1,0 +1,116 @@
+"""The device under test. Without ``--target cuda`` or ``cuda-emu`` nothing here is collected.
+
+The emulated driver takes the place of NVIDIA's in the whole process, so the tests of a run without
+either, which are in `test_cuda_targets`, start these in a process of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulated.driver import Driver, install
+
+import tack
+from tack.runtime import native
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if collection_path.name == "test_cuda_targets.py":
+        return None
+    return True if config.getoption("--target") not in ("cuda", "cuda-emu") else None
+
+
+@pytest.fixture(autouse=True)
+def on_target(target: str) -> Iterator[None]:
+    tack.set_default_device(target)
+    yield
+    tack.set_default_device(None)
+    gc.collect()
+
+
+@pytest.fixture
+def is_emulated(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--target") == "cuda-emu")
+
+
+@pytest.fixture
+def emulated(is_emulated: bool) -> Iterator[Driver]:
+    """The emulated driver, for tests that steer it."""
+    if not is_emulated:
+        pytest.skip("it steers the emulated driver")
+    driver = install()
+    yield driver
+    driver.release()
+    driver.pace()
+    driver.heal()
+    driver.limit(16 << 30)
+
+
+@pytest.fixture
+def backend() -> Any:
+    return tack.default_device()._backend
+
+
+@pytest.fixture(params=["native", "python"])
+def dispatch(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Both ways to a launch."""
+    if request.param == "python":
+        native.pause()
+    yield request.param
+    if request.param == "python":
+        native.resume()
+
+
+@tack.kernel
+def spin(x: Any, rounds: Any) -> None:
+    for _ in range(1):
+        value = x[0]
+        for _round in range(rounds):
+            value = value * 3 + 1
+        x[0] = value
+
+
+Busy = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+@pytest.fixture
+def busy(is_emulated: bool) -> Busy:
+    """``with busy():`` keeps the device from what is queued inside for a while, or until the end."""
+
+    @contextlib.contextmanager
+    def on_device() -> Iterator[None]:
+        word = tack.ones(1, tack.u32)
+        spin(word, 1)
+        tack.sync()
+        spin(word, 30_000_000)
+        yield
+
+    if is_emulated:
+        return install().held
+    return on_device
+
+
+@pytest.fixture
+def later(is_emulated: bool) -> Iterator[Callable[[], None]]:
+    """Ends `busy` after a while, so that the host can wait inside."""
+    threads = []
+
+    def release() -> None:
+        time.sleep(0.03)
+        install().release()
+
+    def start() -> None:
+        if is_emulated:
+            threads.append(threading.Thread(target=release))
+            threads[-1].start()
+
+    yield start
+    for thread in threads:
+        thread.join()
