@@ -16,7 +16,7 @@ struct Gpu {
     int64_t *clock;         /* when the kernel was launched last */
     int64_t block[3], items[3], most_blocks[3];
     int64_t most; /* iterations of a launch */
-    int64_t flat, is_first;
+    int64_t flat, is_usual;
 };
 
 _Static_assert(sizeof(struct Gpu) == WORDS * sizeof(int64_t), "a row of 64-bit numbers");
@@ -70,7 +70,7 @@ gpu_launch(const Gpu *gpu, Packed *packed)
     int error = gpu->get_current(&current);
     bool pushed = false;
     if (!error && current != gpu->context) {
-        pushed = current || !gpu->is_first; /* see Context.entered in tack.runtime.cuda.driver */
+        pushed = current || !gpu->is_usual; /* see Context.entered in tack.runtime.cuda.driver */
         error = pushed ? gpu->push_current(gpu->context) : gpu->set_current(gpu->context);
         pushed = pushed && !error;
     }

@@ -133,6 +133,7 @@ def _device(status: DeviceStatus) -> dict[str, Any]:
         "spec": status.spec,
         "available": True,
         "label": found.label,
+        "about": found.describe(),
         "dtypes": [dtype.name for dtype in found.supported_dtypes],
         "atomic_dtypes": [dtype.name for dtype in found.supported_atomic_dtypes],
         "workgroups": found.supports_workgroups,
@@ -146,6 +147,7 @@ def _device_rows(about: dict[str, Any]) -> list[tuple[str, str]]:
     atomics = about["atomic_dtypes"]
     rows = [
         ("label", about["label"]),
+        *about["about"].items(),
         ("dtypes", " ".join(about["dtypes"])),
         ("atomics", "all of these" if atomics == about["dtypes"] else " ".join(atomics) or "none"),
         ("workgroups", _word(about["workgroups"])),

@@ -223,6 +223,10 @@ class Backend(ABC):
         """Wait for every launch queued so far; raises the error of one that failed."""
         return
 
+    def describe(self) -> dict[str, str]:
+        """What ``python -m tack info`` shows of the device besides what is declared."""
+        return {}
+
     def completion(self) -> Callable[[], bool]:
         """What tells whether the launches queued by now have finished; it raises as `synchronize` does."""
         return lambda: True

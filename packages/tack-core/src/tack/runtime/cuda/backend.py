@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from tack.dtypes import ALL_DTYPES, DType, f32, f64, i32, i64, u32, u64
 from tack.runtime.backend import Backend, Buffer
 from tack.runtime.convert import is_integer
+from tack.runtime.cpu.memory import format_size
 from tack.runtime.cuda import driver, nvrtc
 from tack.runtime.cuda.buffer import CudaBuffer, Pool
 from tack.runtime.cuda.driver import check, context_for
@@ -134,6 +135,18 @@ class CudaBackend(Backend):
         from tack.runtime.cuda import launch
 
         return launch.native_plan(kernel, variant, args, self.label)
+
+    def describe(self) -> dict[str, str]:
+        version = self.features.driver
+        with self.queue.entered():
+            free, total = self.queue.check(driver.cu.cuMemGetInfo())
+        return {
+            "name": self.features.name,
+            "compute capability": str(self.features.arch / 10),
+            "memory": f"{format_size(int(total))}, of which {format_size(int(free))} is free",
+            "driver": f"CUDA {version // 1000}.{version % 1000 // 10}",
+            "compiler": f"NVRTC {nvrtc.find().version}",
+        }
 
     def synchronize(self) -> None:
         self.queue.wait()

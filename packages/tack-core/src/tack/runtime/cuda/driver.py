@@ -237,17 +237,21 @@ class Context:
         self.failure: str | None = None
         self.stopped = ctypes.c_uint8()
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is the context that the CUDA runtime gives a thread that has none."""
+        return self.retained and self.ordinal == 0
+
     def entered(self) -> contextlib.AbstractContextManager[None]:
         """Makes the context current in this thread, for a ``with`` block.
 
-        A thread that uses another context gets that back at the end. One that has none keeps the
-        first device's, which is what the CUDA runtime would give it as well.
+        A thread that uses another context gets that back at the end; one that has none keeps the usual one.
         """
         current = check(cu.cuCtxGetCurrent())
         if int(current) == self.address:
             return _STAY
         check_process()
-        if not int(current) and self.ordinal == 0:
+        if not int(current) and self.is_usual:
             check(cu.cuCtxSetCurrent(self.handle))
             return _STAY
         check(cu.cuCtxPushCurrent(self.handle))

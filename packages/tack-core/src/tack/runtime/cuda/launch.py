@@ -329,7 +329,7 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any], label: st
         *(int(program.function), queue.address, context.address),
         *(ctypes.addressof(context.stopped), ctypes.addressof(program.clock)),
         *(*program.block, *program.items, *_MAX_BLOCKS),
-        *(program.most, program.flat, context.ordinal == 0),
+        *(program.most, program.flat, context.is_usual),
     )
     return Plan(0, 0, -1, True, 0.0, 1, pack(program.slots, args, launch, ()), total, gpu)
 
