@@ -19,6 +19,9 @@ from typing import Any
 __all__ = ["Driver", "build", "compile_image", "install"]
 
 _SOURCE = Path(__file__).with_name("libcuda.cpp")
+# Nothing of the C++ library: what this exports is for all to see, and NVRTC would take it for its own.
+_STATIC = ("-static-libstdc++", "-static-libgcc")
+_EXPORTED = "{ global: cu*; emu_*; local: *; };"
 _LIVE = ("memory", "pinned", "streams", "events", "modules", "pools")
 
 
@@ -26,15 +29,23 @@ def build() -> Path:
     """The compiled driver, which is kept beside the compiled kernels."""
     from emulated import compiler
 
-    digest = hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256(_SOURCE.read_bytes() + repr((_STATIC, _EXPORTED)).encode()).hexdigest()[:16]
     library = compiler.store() / f"driver-{digest}" / "libcuda.so.1"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(dir=library.parent)
         os.close(handle)
         flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
-        command = ["g++", *flags, "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-o", made]
-        subprocess.run([*command, str(_SOURCE), "-ldl"], check=True)
+        command = [
+            "g++",
+            *flags,
+            "-Wl,-soname,libcuda.so.1",
+            "-Wl,--version-script=/dev/stdin",
+            "-o",
+            made,
+            *_STATIC,
+        ]
+        subprocess.run([*command, str(_SOURCE), "-ldl"], check=True, text=True, input=_EXPORTED)
         os.replace(made, library)
     return library
 

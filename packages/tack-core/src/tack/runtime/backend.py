@@ -16,6 +16,7 @@ import functools
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -128,6 +129,7 @@ class Backend(ABC):
         wraps_host_memory: whether its kernels can use NumPy's memory where it is.
         device_memory_spaces: the spaces (`memory_space`) that `wrap_ptr` takes; empty: no check.
         device_options: the keyword options that ``tack.device`` passes on.
+        queues_launches: whether `execute` returns before a launch has run.
         dlpack_stream: what DLPack producers are told to order their work with; None: nothing.
     """
 
@@ -141,6 +143,7 @@ class Backend(ABC):
     wraps_host_memory: bool = False
     device_memory_spaces: tuple[str, ...] = ()
     device_options: ClassVar[tuple[str, ...]] = ()
+    queues_launches: bool = False
     dlpack_stream: int | None = None
 
     # The Device that users hold; weak, so that an optioned backend dies with it and its arrays.
@@ -222,6 +225,15 @@ class Backend(ABC):
     def synchronize(self) -> None:
         """Wait for every launch queued so far; raises the error of one that failed."""
         return
+
+    def stamp(self) -> Any:
+        """A point between the launches queued before and after, for `elapsed`."""
+        return perf_counter()
+
+    def elapsed(self, first: Any, last: Any) -> float:
+        """The seconds between two stamps; waits for the second."""
+        seconds: float = last - first
+        return seconds
 
     def describe(self) -> dict[str, str]:
         """What ``python -m tack info`` shows of the device besides what is declared."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, final
 
 from tack.runtime import native
@@ -23,6 +22,7 @@ __all__ = ["KernelProfile", "Profile", "note_variant", "running"]
 # Those that are on. Replaced as a whole, so that a launch reads it without a lock.
 _active: tuple[Profile, ...] = ()
 _lock = threading.Lock()
+_MAX_QUEUED = 1024  # launches of a kernel, before a profile waits for them
 
 
 class KernelProfile:
@@ -32,7 +32,8 @@ class KernelProfile:
         kernel: its module and qualified name.
         device: the label of the device where it ran.
         launches: how often its code ran.
-        seconds: how long its code ran, all launches together, without dispatch and compiling.
+        seconds: how long its code ran, all launches together, without dispatch and compiling; on devices
+            that queue launches by their own clock.
         shortest, longest: of one launch, in seconds.
         compiles: how many variants were compiled.
         compile_seconds: what that took, front end included.
@@ -42,7 +43,7 @@ class KernelProfile:
 
     __slots__ = (
         *("cache_hits", "cache_seconds", "compile_seconds", "compiles", "device", "kernel", "launches"),
-        *("longest", "seconds", "shortest"),
+        *("_queued", "longest", "seconds", "shortest"),
     )
 
     def __init__(self, kernel: str, device: str) -> None:
@@ -51,13 +52,25 @@ class KernelProfile:
         self.launches = self.compiles = self.cache_hits = 0
         self.seconds = self.shortest = self.longest = 0.0
         self.compile_seconds = self.cache_seconds = 0.0
+        self._queued: list[tuple[Backend, Any, Any]] = []  # launches whose stamps lie ahead
 
     def __repr__(self) -> str:
         return f"<{self.kernel} on {self.device}: {self.launches} launches, {1e3 * self.seconds:.3f} ms>"
 
     def to_dict(self) -> dict[str, Any]:
         """The attributes, as JSON can hold them."""
-        return {name: getattr(self, name) for name in sorted(self.__slots__)}
+        return {name: getattr(self, name) for name in sorted(self.__slots__) if name[0] != "_"}
+
+    def _was_queued(self, backend: Backend, first: Any, last: Any) -> None:
+        self._queued.append((backend, first, last))
+        if len(self._queued) >= _MAX_QUEUED:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Waits for the launches that were queued, and counts them."""
+        while self._queued:
+            backend, first, last = self._queued.pop(0)
+            self._ran(backend.elapsed(first, last))
 
     def _ran(self, seconds: float) -> None:
         self.shortest = min(self.shortest, seconds) if self.launches else seconds
@@ -94,7 +107,10 @@ class Profile:
 
     @property
     def kernels(self) -> tuple[KernelProfile, ...]:
-        """One entry for each kernel and device."""
+        """One entry for each kernel and device; waits for the launches that are queued."""
+        with self._lock:
+            for entry in self._kernels.values():
+                entry._settle()
         return tuple(self._kernels.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,14 +173,18 @@ def running(kernel: Kernel, backend: Backend) -> Iterator[None]:
     if not profiles:
         yield
         return
-    start = perf_counter()
+    start = backend.stamp()
     try:
         yield
     finally:
-        seconds = perf_counter() - start
+        end = backend.stamp()
         for profile in profiles:
             with profile._lock:
-                profile._entry(kernel, backend)._ran(seconds)
+                entry = profile._entry(kernel, backend)
+                if backend.queues_launches:
+                    entry._was_queued(backend, start, end)
+                else:
+                    entry._ran(backend.elapsed(start, end))
 
 
 def note_variant(kernel: Kernel, backend: Backend, variant: Variant) -> None:

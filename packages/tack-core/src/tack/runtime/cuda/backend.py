@@ -42,6 +42,7 @@ class CudaBackend(Backend):
     supports_device_reductions = True
     supports_workgroups = True
     specializes_disjoint = True
+    queues_launches = True
     device_memory_spaces = ("cuda", "managed", "pinned")
     device_options = ("stream",)
 
@@ -135,6 +136,12 @@ class CudaBackend(Backend):
         from tack.runtime.cuda import launch
 
         return launch.native_plan(kernel, variant, args, self.label)
+
+    def stamp(self) -> Any:
+        return self.queue.record(timed=True)
+
+    def elapsed(self, first: Any, last: Any) -> float:
+        return self.queue.elapsed(first, last)
 
     def describe(self) -> dict[str, str]:
         version = self.features.driver

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
@@ -229,10 +231,29 @@ def generate(kernel: ir.Kernel, disjoint: bool) -> Any:
 def inspect(backend: CudaBackend, kernel: ir.Kernel, mode: str, disjoint: bool) -> str:
     """A typed kernel as CUDA C (``"source"``), PTX (``"optimized"``) or SASS (``"asm"``)."""
     source = generate(kernel, disjoint)
+    text: str = source.text
     if mode == "source":
-        text: str = source.text
         return text
-    raise NotImplementedError(f"{backend.label} cannot show {mode!r} yet")
+    arch = backend.features.arch
+    if mode == "optimized":
+        return nvrtc.compile_ptx(text, f"{kernel.name}.cu", arch, source.options).rstrip(b"\0").decode()
+    return _disassemble(nvrtc.compile_cubin(text, f"{kernel.name}.cu", arch, source.options))
+
+
+def _disassemble(image: bytes) -> str:
+    """The machine code of a CUBIN as text."""
+    tool = nvrtc.find_tool("nvdisasm")
+    if tool is None:
+        raise NotImplementedError(
+            "CUDA's machine code is shown by nvdisasm, which is not installed (nvidia-cuda-nvdisasm)"
+        )
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(image)
+        file.flush()
+        done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"nvdisasm: {done.stderr.strip()}")
+    return done.stdout
 
 
 def save(program: Program) -> bytes:

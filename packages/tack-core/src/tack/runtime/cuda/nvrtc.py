@@ -10,12 +10,13 @@ import ctypes
 import functools
 import glob
 import os
+import shutil
 import threading
 from collections.abc import Sequence
 from importlib import metadata
 from typing import Any, Final, NamedTuple
 
-__all__ = ["OPTIONS", "Library", "compile_cubin", "find"]
+__all__ = ["OPTIONS", "Library", "compile_cubin", "compile_ptx", "find", "find_tool"]
 
 # Besides the architecture; `tack.runtime.cuda.launch.target` puts them into the keys of the cache.
 OPTIONS: Final = ("--std=c++17",)
@@ -48,12 +49,16 @@ def find() -> Library:
             path = str(package.locate_file(file))
             if file.name.startswith("libnvrtc.so") and os.path.exists(path):
                 return Library(path, package.version)
-    roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    for root in (*roots, *_ROOTS):
+    for root in _roots():
         for path in sorted(glob.glob(os.path.join(root, "lib64", "libnvrtc.so*")), reverse=True):
             real = os.path.realpath(path)  # libnvrtc.so.13.0.88
             return Library(real, f"{os.path.basename(real)} of {os.path.getsize(real)} bytes")
     raise RuntimeError("NVRTC, which compiles the kernels, is not installed (nvidia-cuda-nvrtc)")
+
+
+def _roots() -> list[str]:
+    """Where a CUDA toolkit may be."""
+    return [*(os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)), *_ROOTS]
 
 
 class _Nvrtc:
@@ -122,8 +127,29 @@ def compile_cubin(text: str, name: str, arch: int, options: Sequence[str] = ()) 
         RuntimeError: it does not compile; with the compiler's errors.
     """
     with _lock:
-        library = _load()
         target = architecture(arch)
+    return _compile(text, name, target, options)
+
+
+def compile_ptx(text: str, name: str, arch: int, options: Sequence[str] = ()) -> bytes:
+    """PTX of a translation unit, which is for people to read. Raises as `compile_cubin` does."""
+    with _lock:
+        target = architecture(arch).replace("sm_", "compute_")
+    return _compile(text, name, target, options)
+
+
+def find_tool(name: str) -> str | None:
+    """The path of a program of the CUDA toolkit, if it is installed."""
+    found = shutil.which(name)
+    folders = [os.path.join(root, "bin") for root in _roots()]
+    package = os.path.dirname(os.path.dirname(find().path))  # where the packages of PyPI have theirs
+    for folder in (*folders, os.path.join(package, "bin")):
+        found = found or shutil.which(name, path=folder)
+    return found
+
+
+def _compile(text: str, name: str, target: str, options: Sequence[str]) -> bytes:
+    library = _load()
     program = ctypes.c_void_p()
     library.check("nvrtcCreateProgram", ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
     try:

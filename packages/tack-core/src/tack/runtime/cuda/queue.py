@@ -114,12 +114,19 @@ class Queue:
 
         return is_reached
 
-    def record(self) -> Event:
+    def record(self, timed: bool = False) -> Event:
         """An event that happens when all that is queued by now has been done."""
-        event = Event(self)
+        event = Event(self, timed)
         with self.entered():
             self.check(driver.cu.cuEventRecord(event.handle, self.stream))
         return event
+
+    def elapsed(self, first: Event, last: Event) -> float:
+        """The seconds between two timed events; waits for the second."""
+        with self.entered():
+            self.check(driver.cu.cuEventSynchronize(last.handle))
+            milliseconds: float = self.check(driver.cu.cuEventElapsedTime(first.handle, last.handle))
+        return milliseconds / 1e3
 
     def follow(self, other: Queue) -> None:
         """What is queued from now on runs after what ``other`` was given until now."""
@@ -217,10 +224,10 @@ class Event:
 
     __slots__ = ("context", "handle")
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, timed: bool = False) -> None:
         self.context = queue.context
         with queue.entered():
-            self.handle = queue.check(driver.cu.cuEventCreate(_NO_TIMING))
+            self.handle = queue.check(driver.cu.cuEventCreate(0 if timed else _NO_TIMING))
 
     def __del__(self) -> None:
         if hasattr(self, "handle") and not self.context.stopped.value:
