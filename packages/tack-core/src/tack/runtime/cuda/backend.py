@@ -165,7 +165,7 @@ class CudaBackend(Backend):
         """See `Backend.reduce_array`; always deterministic."""
         from tack.runtime.device_reductions import reduce_on_device
 
-        return reduce_on_device(self, array, op)
+        return reduce_on_device(array, op)
 
     # Compiled code.
 
