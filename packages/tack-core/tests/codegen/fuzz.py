@@ -1,18 +1,22 @@
 """Generated kernels: compiled code, whole and in parts, against the interpreter of the IR.
 
 ``python -m codegen.fuzz integers 10000``, run in the tests' folder, tries that many kernels. It is
-a program of its own because wrong code may crash the process.
+a program of its own because wrong code may crash the process. With ``cuda`` as third argument it runs
+emulated CUDA C, with ``cuda-checked`` such that undefined behaviour ends the process.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import functools
 import math
 import random
 import sys
 from typing import Any
 
 import numpy as np
+from emulated import compiler
+from emulated.harness import Emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ir.strategies import arguments, kernels, launches
@@ -61,6 +65,23 @@ def rereads(kernel: ir.Kernel) -> bool:
     return any(isinstance(n, ir.Load) and n.array in changed for s in kernel.before for n in walk(s))
 
 
+# The generators, by what a command line calls them.
+TARGETS = {
+    "cpu": Compiled,
+    "cuda": Emulated,
+    "cuda-checked": functools.partial(Emulated, options=compiler.CHECKED),
+}
+
+
+def runs_on(target: str, kernel: ir.Kernel) -> bool:
+    """Whether ``target`` compiles ``kernel``, and its result does not depend on when ``before`` runs."""
+    if target == "cpu":
+        return True
+    dtypes = {p.name: p.type.dtype for p in kernel.params if isinstance(p.type, ir.Array)}
+    narrow = any(isinstance(n, ir.Atomic) and dtypes[n.array].bits < 32 for n in walk(kernel))
+    return not narrow and not rereads(kernel)  # every thread runs it
+
+
 def fitting(bounds: ir.Range, launch: tuple[int, int, int]) -> tuple[int, int, int]:
     """``launch`` with the start and step that are constants of the kernel, as the host passes them."""
     start, step, count = launch
@@ -80,7 +101,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def check(kernel: ir.Kernel, data: st.DataObject, target: Any = Compiled) -> None:
+def check(kernel: ir.Kernel, data: st.DataObject, generator: Any) -> None:
     args = data.draw(arguments(kernel))
     launch = [fitting(*part) for part in zip(kernel.loop.ranges, data.draw(launches(kernel)), strict=True)]
     expected = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in args.items()}
@@ -90,7 +111,7 @@ def check(kernel: ir.Kernel, data: st.DataObject, target: Any = Compiled) -> Non
     cuts = sorted(random.Random(total).choices(range(total + 1), k=2))
     fixed = not rereads(kernel)
     printed: list[Printed] = []
-    compiled = target(kernel)
+    compiled = generator(kernel)
     found = compiled(args, launch, (0, *cuts, total) if fixed else None, printed)
     for name, array in expected.items():
         if isinstance(array, np.ndarray):
@@ -109,7 +130,7 @@ def line(kernel: ir.Kernel, site: int, values: list[int | float]) -> str:
     return "".join(texts)
 
 
-def main(kind: str, count: int) -> None:
+def main(kind: str, count: int, target: str = "cpu") -> None:
     @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(KERNELS[kind], st.data())
     def run(kernel: ir.Kernel, data: st.DataObject) -> None:
@@ -117,10 +138,12 @@ def main(kind: str, count: int) -> None:
             kernel = replace(kernel, fastmath=False)
             if any(map(shows_nan_or_zero, walk(kernel))):
                 return
+        if not runs_on(target, kernel):
+            return
         nonlocal tried, latest
         tried, latest = tried + 1, kernel
         try:
-            check(kernel, data)
+            check(kernel, data, TARGETS[target])
         except Exception:
             print(to_text(kernel))
             raise
@@ -133,4 +156,4 @@ def main(kind: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

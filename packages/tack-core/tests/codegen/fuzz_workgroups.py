@@ -1,6 +1,7 @@
 """Generated kernels with barriers: compiled code against the interpreter, which runs lane by lane.
 
-``python -m codegen.fuzz_workgroups 1000``, run in the tests' folder, tries that many kernels.
+``python -m codegen.fuzz_workgroups 1000``, run in the tests' folder, tries that many kernels, with a
+second argument on another target, as `codegen.fuzz` has them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from ir.strategies import _Builder, numbers
 
-from codegen.fuzz import EXACT, FLOAT_OPERATORS, same
-from codegen.harness import Compiled
+from codegen.fuzz import EXACT, FLOAT_OPERATORS, TARGETS, same
 from tack.dtypes import DType, f64, i8, i32, i64, u64
 from tack.ir import interpreter
 from tack.ir import nodes as ir
@@ -263,17 +263,17 @@ def proven(kernel: ir.Kernel) -> bool:
 
 
 def check(
-    kernel: ir.Kernel, launch: Sequence[tuple[int, int, int]], data: st.DataObject, target: Any = Compiled
+    kernel: ir.Kernel, launch: Sequence[tuple[int, int, int]], data: st.DataObject, generator: Any
 ) -> None:
     args = group_arguments(data, launch)
     expected = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in args.items()}
     interpreter.run(kernel, expected, launch)
-    target(kernel)(args, launch)
+    generator(kernel)(args, launch)
     for name in ("own0", "own1", "own2"):
         assert same(args[name], expected[name]), name
 
 
-def main(count: int) -> None:
+def main(count: int, target: str = "cpu") -> None:
     @settings(
         max_examples=count,
         derandomize=count < 100,  # the tests draw the same each time
@@ -290,7 +290,7 @@ def main(count: int) -> None:
         if not proven(kernel):
             return
         try:
-            check(kernel, launch, data)
+            check(kernel, launch, data, TARGETS[target])
         except Exception:
             print(to_text(kernel), launch)
             raise
@@ -304,4 +304,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -17,6 +17,8 @@ from tack.ir.parser import parse
 
 I64_MIN, I64_MAX = -(1 << 63), (1 << 63) - 1
 
+pytestmark = pytest.mark.usefixtures("each_generator")
+
 
 def per_element(body: str, locals: str = "", arrays: str = "", before: str = "") -> str:
     """A kernel over ``x`` and ``o``, both i64 arrays, with ``body`` run for each ``%i``."""
@@ -56,6 +58,7 @@ def visits(ndim: int, start_step: str) -> str:
     }}"""
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(
     ("counts", "bounds"),
     [
@@ -90,6 +93,7 @@ def test_any_split_of_the_range_runs_each_iteration_once(counts: tuple[int, ...]
         assert [tuple(row) for row in out.tolist()] == expected
 
 
+@pytest.mark.cpu_only
 def test_empty_and_reversed_parts_run_nothing() -> None:
     compiled = Compiled(visits(2, "0:i64, 1:i64, 1:i64"))
     seen, out = np.zeros(1, np.int64), np.zeros(8, np.int64)
@@ -99,6 +103,7 @@ def test_empty_and_reversed_parts_run_nothing() -> None:
     assert seen[0] == 0
 
 
+@pytest.mark.cpu_only
 def test_iterations_past_two_to_the_32() -> None:
     text = """kernel far(o: i64[]) {
       local i: i64
@@ -397,6 +402,7 @@ def test_any_names_work() -> None:
 # --- memory -------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu_only
 def test_unaligned_arrays() -> None:
     for dtype in ALL_DTYPES:
         text = f"""kernel copy(x: {dtype}[], o: {dtype}[]) {{
@@ -479,6 +485,7 @@ def test_reading_a_new_local_array_is_harmless() -> None:
     assert set(apply(text, list(range(100)))) <= {0, 1}
 
 
+@pytest.mark.cpu_only
 def test_large_local_arrays_are_refused() -> None:
     text = per_element("array t u8 ({n}:i64)\n t[0:i64] = 1:u8\n o[%i] = cast.i64(t[0:i64])")
     assert apply(text.replace("{n}", str(MAX_LOCAL_BYTES)), [5]) == [1]
@@ -521,6 +528,7 @@ def in_threads(compiled: Compiled, args: dict[str, np.ndarray], count: int, thre
         worker.join()
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
 def test_atomics_on_every_type(dtype: DType) -> None:
     ops = ["add", "sub", "min", "max", "exchange"] + ([] if dtype.is_float else ["and", "or", "xor", "cas"])
@@ -562,6 +570,7 @@ def test_atomics_on_every_type(dtype: DType) -> None:
         assert set(olds["old8"].tolist()) <= {50, *x.tolist()}
 
 
+@pytest.mark.cpu_only
 def test_old_values_count_every_iteration_once() -> None:
     text = """kernel ticket(c: i32[], o: i32[]) {
       local i: i64
@@ -576,6 +585,7 @@ def test_old_values_count_every_iteration_once() -> None:
     assert sorted(o.tolist()) == list(range(50_000))
 
 
+@pytest.mark.cpu_only
 def test_cas_spin_loop() -> None:
     text = """kernel spin(c: u64[], o: u64[]) {
       local done: i64
@@ -678,6 +688,7 @@ HEAT = """kernel heat(u: f32[,], v: f32[,], c: f32) {
 }"""
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize("disjoint", [False, True])
 @pytest.mark.parametrize("text", [SAXPY, CLAMPED_STENCIL, HEAT], ids=["saxpy", "select", "heat"])
 def test_loops_are_vectorized(text: str, disjoint: bool) -> None:
@@ -689,6 +700,7 @@ def test_loops_are_vectorized(text: str, disjoint: bool) -> None:
     assert "udiv" not in optimized.split("loop")[-1]
 
 
+@pytest.mark.cpu_only
 def test_inner_loops_have_no_division() -> None:
     kernel = parse(visits(3, "0:i64, 1:i64, 1:i64"))
     divisions = str(generate(kernel)).count("udiv")

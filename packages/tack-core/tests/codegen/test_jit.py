@@ -137,6 +137,7 @@ def test_code_outlives_what_it_was_made_from() -> None:
     assert x.tolist() == [v / 2 for v in range(100)]
 
 
+@pytest.mark.parametrize("target", ["cpu", "cuda", "cuda-checked"])
 @pytest.mark.parametrize(("kind", "count"), [("integers", 60), ("floats", 60)])
-def test_generated_kernels_agree_with_the_interpreter(kind: str, count: int) -> None:
-    assert "kernels agree" in run_program("-m", "codegen.fuzz", kind, str(count))
+def test_generated_kernels_agree_with_the_interpreter(kind: str, count: int, target: str) -> None:
+    assert "kernels agree" in run_program("-m", "codegen.fuzz", kind, str(count), target)

@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 from codegen.harness import Compiled
+from tack.codegen.c import builtins as c_builtins
+from tack.codegen.c import expressions as c_expressions
+from tack.codegen.c import operators as c_operators
+from tack.codegen.c import statements as c_statements
 from tack.codegen.llvm.builtins import CALLS, TESTS
 from tack.codegen.llvm.expressions import VALUES
 from tack.codegen.llvm.operators import BINARY, UNARY
@@ -20,6 +24,8 @@ from tack.ir import nodes as ir
 from tack.ir import semantics
 from tack.ir.semantics import BINARY_OPS, COMPARISONS, UNARY_OPS
 from tack.lang.builtins import BUILTINS
+
+pytestmark = pytest.mark.usefixtures("each_generator")
 
 INTEGER_ONLY = {"shl", "shr", "bitand", "bitor", "bitxor"}
 SHARED_CALLS = (
@@ -104,18 +110,27 @@ def subclasses(base: type[ir.Node]) -> set[type]:
     return {c for c in vars(ir).values() if isinstance(c, type) and issubclass(c, base) and c is not base}
 
 
+@pytest.mark.cpu_only
 def test_every_builtin_has_one_rule() -> None:
     assert CALLS.keys() | TESTS.keys() | {"where"} == BUILTINS.keys()
     assert not CALLS.keys() & TESTS.keys()
+    assert c_builtins.CALLS.keys() == BUILTINS.keys()
 
 
+@pytest.mark.cpu_only
 def test_every_operator_and_node_has_a_rule() -> None:
     assert BINARY.keys() | {"pow"} == set(BINARY_OPS)
     assert UNARY.keys() | {"not"} == set(UNARY_OPS)
-    # The value of a comparison is its condition; a typed kernel has no Meet, and Dim in its ranges only.
-    assert VALUES.keys() | {ir.Compare, ir.Logical, ir.Dim, ir.Meet} == subclasses(ir.Expr)
+    assert c_operators.BINARY.keys() == set(BINARY_OPS)
+    assert c_operators.UNARY_OPERATORS.keys() | {"not"} == set(UNARY_OPS)
+    # A typed kernel has no Meet and no Sample, and Dim in its ranges only.
+    expressions, statements = subclasses(ir.Expr) - {ir.Dim, ir.Meet}, subclasses(ir.Stmt) - {ir.Sample}
+    # The value of a comparison is its condition; the CPU has no texture unit.
+    assert VALUES.keys() | {ir.Compare, ir.Logical, ir.Fetch} == expressions
+    assert c_expressions.VALUES.keys() == expressions
     # Regions end at the others, so that they are no statements of a lane.
-    assert STATEMENTS.keys() | {ir.Barrier, ir.BlockReduce} == subclasses(ir.Stmt)
+    assert STATEMENTS.keys() | {ir.Barrier, ir.BlockReduce} == statements
+    assert c_statements.STATEMENTS.keys() == statements
 
 
 # --- operators ----------------------------------------------------------------------------------

@@ -14,12 +14,26 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["compile"]
+__all__ = ["CHECKED", "COMPILER", "OPTIONS", "compile"]
 
 HERE = Path(__file__).parent
 COMPILER = os.environ.get("CXX", "g++")
 # No fused operations and no assumptions, so that what the text says is what runs.
-OPTIONS = ("-O1", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-w")
+OPTIONS = (
+    "-O1",
+    "-std=c++17",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-w",
+)
+# More of them, with which undefined behaviour ends the process.
+CHECKED = (
+    *OPTIONS,
+    *("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=alignment"),
+    "-fsanitize-undefined-trap-on-error",
+)
 
 
 def compile(text: str, entry_names: Sequence[str], options: Sequence[str] = OPTIONS) -> bytes:

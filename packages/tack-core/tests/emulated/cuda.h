@@ -50,8 +50,13 @@ static inline bool isfinite(double x) { return __builtin_isfinite(x); }
 
 TACK_EXTREMA(int) TACK_EXTREMA(unsigned) TACK_EXTREMA(long long) TACK_EXTREMA(tack_u64)
 
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __popcll(tack_u64 x) { return __builtin_popcountll(x); }
+static inline int __popcll(tack_u64 x) {
+    int found = 0;
+    for (; x; x &= x - 1)
+        ++found;
+    return found;
+}
+static inline int __popc(unsigned x) { return __popcll(x); }
 static inline int __clz(unsigned x) { return x ? __builtin_clz(x) : 32; }
 static inline int __clzll(tack_u64 x) { return x ? __builtin_clzll(x) : 64; }
 

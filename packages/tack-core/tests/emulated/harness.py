@@ -74,6 +74,8 @@ class Emulated:
         return result
 
     def _slot(self, parameter: ir.Parameter, argument: Any) -> np.ndarray:
+        if parameter.texture:  # a handle
+            return np.array(argument, np.uint64)
         if isinstance(parameter.type, ir.Array):
             assert argument.dtype == parameter.type.dtype.numpy
             return np.array(argument.ctypes.data, np.uint64)

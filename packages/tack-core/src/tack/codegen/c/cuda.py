@@ -18,7 +18,8 @@ _KEYWORDS = """
     protected public register reinterpret_cast requires restrict return short signed sizeof static
     static_assert static_cast struct switch template this thread_local throw true try typedef typeid
     typename typeof union unsigned using virtual void volatile wchar_t while xor xor_eq
-    NULL assert clock clock64 dim3 blockDim blockIdx gridDim threadIdx warpSize linux unix main
+    NULL atomicAdd atomicAnd atomicCAS atomicExch atomicMax atomicMin atomicOr atomicXor tex3D
+    assert clock clock64 dim3 blockDim blockIdx gridDim threadIdx warpSize linux unix main
 """
 
 

@@ -91,12 +91,7 @@ class _Axis(Record):
 def iterations(fn: Emitter, shape: Geometry, counts: Sequence[str], tile: Tile) -> None:
     """The loops of a thread over its iterations."""
     last = len(counts) - 1
-    axes = []
-    for number, count in enumerate(counts):
-        along = last - number
-        block = str(shape.block[along]) if shape.flat else fn.dialect.block_size(along)
-        axes.append(_Axis(number, along, count, shape.items[along], block))
-    names = [axis.position for axis in axes]
+    names = [f"tack_at{number}" for number in range(last + 1)]
     with ExitStack() as loops:
         if shape.flat and last:
             fn.line(f"const i64 tack_total = {' * '.join(counts)};")
@@ -105,9 +100,14 @@ def iterations(fn: Emitter, shape: Geometry, counts: Sequence[str], tile: Tile) 
             positions(fn, counts, names, "tack_number")
             tile.run(names)
             return
+        axes = []
+        for number, count in enumerate(counts):
+            along = last - number
+            block = str(shape.block[along]) if shape.flat else fn.dialect.block_size(along)
+            axes.append(_Axis(number, along, count, shape.items[along], block))
         for axis in axes:
             loops.enter_context(_grid_loop(fn, axis, axis.first))
-        if all(axis.items == 1 for axis in axes):
+        if max(shape.items) == 1:
             tile.run(names)
         else:
             _tile(fn, axes, tile)

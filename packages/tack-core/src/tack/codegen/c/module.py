@@ -144,7 +144,8 @@ class _Module:
         used |= {n.array for n in walk(kernel.loop) if isinstance(n, Load | Store | Atomic)}
         used |= {n.texture for n in walk(kernel.loop) if isinstance(n, Fetch)}
         passed = [p for p in self.params if p in used or p.startswith("debug.")]
-        carried = [name for name in assigned(kernel.before) if name in _names_in(body)]
+        in_body = _names_in(body) - {*kernel.loop.vars}
+        carried = [name for name in assigned(kernel.before) if name in in_body]
         early = early_loads(kernel, self.disjoint) if max(self.geometry.items) > 1 else []
         values = [names.fresh(f"{loads[0].array}_value") for loads in early]
 
@@ -186,10 +187,13 @@ class _Module:
             fn.line("    return;")
             at = [f"tack_at{axis}" for axis in range(len(self.dims))]
             positions(fn, self.counts, at, "tack_number")
-            for name, term in zip(kernel.loop.vars, self.variables(at), strict=True):
-                fn.line(f"i64 {names[name]} = {term};")
             self.begin(fn, body, kernel.loop.vars)
-            statements(fn, body)
+            for name in kernel.loop.vars:
+                fn.line(f"i64 {names[name]} = 0;")
+            statements(fn, kernel.before)
+            for name, term in zip(kernel.loop.vars, self.variables(at), strict=True):
+                fn.line(f"{names[name]} = {term};")
+            statements(fn, kernel.loop.body)
         return [fn.text()]
 
     def result_function(self) -> str:

@@ -7,15 +7,24 @@ from collections.abc import Iterable
 
 __all__ = ["Names"]
 
-# Ours, the compiler's, and those of the builtin functions of CUDA C and C's math.h that we may call.
+# The beginnings of identifiers that are ours or the compiler's, and the names of our types.
 _OURS = re.compile(r"tack_|_[A-Z_]|[iuf](8|16|32|64)$")
+# The functions that generated code calls in every dialect.
+_MATH = """
+    sqrt rsqrt cbrt sin cos tan asin acos atan sinh cosh tanh exp exp2 expm1 log log2 log10 log1p erf erfc
+    atan2 hypot pow fmod copysign fma fmin fmax fabs floor ceil rint trunc
+"""
+_FUNCTIONS = {
+    *(name + suffix for name in _MATH.split() for suffix in ("", "f")),
+    *("min", "max", "isnan", "isinf", "isfinite"),
+}
 
 
 class Names:
     """Gives each name of a kernel an identifier of its own, the name itself where that can be."""
 
     def __init__(self, reserved: Iterable[str]) -> None:
-        self._taken = set(reserved)
+        self._taken = {*reserved, *_FUNCTIONS}
         self._found: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> str:
