@@ -184,8 +184,9 @@ def profile() -> "Profile":
     """What launches cost: a context manager that counts and times those inside its block.
 
     After ``with tack.profile() as p: ...``, ``print(p)`` gives a table with a line for each kernel: launches,
-    the time that their code ran (by the clock of the CPU, or of the device that they are queued on), compiles and disk-cache hits with their times.
-    ``p.kernels`` and ``p.to_dict()`` are the data. Calls take Python's path meanwhile, which is not timed.
+    the time that their code ran (by the clock of the CPU, or of the device that they are queued on), compiles
+    and disk-cache hits with their times. ``p.kernels`` and ``p.to_dict()`` are the data. Calls take Python's
+    path meanwhile, which is not timed.
     """
     from tack.runtime.profile import Profile
 
