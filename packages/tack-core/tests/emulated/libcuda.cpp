@@ -131,6 +131,17 @@ struct Pool {
     uint64_t threshold = 0;
 };
 
+struct Array { // of texels, of one f32 each
+    Context *context;
+    size_t extents[3];
+    std::vector<float> texels;
+};
+
+struct Texture { // as kernels read it; see cuda.h
+    const float *texels;
+    unsigned width, height, depth;
+};
+
 struct Memory {
     uint64_t size;
     int device;
@@ -151,7 +162,7 @@ static int driver_version = 13000;
 static std::atomic<int> has_pools{1}, synchronous{0}, delay{0};
 static std::map<Address, Memory> memories;
 static std::map<Address, uint64_t> pinned;
-static std::set<void *> contexts, streams, events, modules, functions, pools, graphs, execs;
+static std::set<void *> contexts, streams, events, modules, functions, pools, graphs, execs, arrays, textures;
 static std::map<int, Context *> primaries;
 static std::map<std::string, long> calls;
 static std::map<std::string, std::pair<long, int>> faults; // by name: which call from now on fails, with what
@@ -491,6 +502,11 @@ API cuDeviceGetAttribute(int *out, int attribute, int device) {
     switch (attribute) {
     case 16:
         *out = 4;
+        break;
+    case 24: // the extents of a 3-D texture
+    case 25:
+    case 26:
+        *out = 2048;
         break;
     case 75:
         *out = architecture / 10;
@@ -1011,6 +1027,111 @@ API cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t, int
     return *out ? SUCCESS : NOT_FOUND;
 }
 
+// --- textures ------------------------------------------------------------------------------------
+
+struct ArrayLayout {
+    size_t extents[3];
+    int format;
+    unsigned channels, flags;
+};
+
+API cuArray3DCreate(void **out, const ArrayLayout *layout) {
+    CONTEXT;
+    const size_t *extents = layout->extents;
+    if (layout->format != 0x20 || layout->channels != 1 || layout->flags)
+        return NOT_SUPPORTED;
+    if (!extents[0] || !extents[1] || !extents[2] || std::max({extents[0], extents[1], extents[2]}) > 2048)
+        return INVALID_VALUE;
+    size_t count = extents[0] * extents[1] * extents[2];
+    if (used_on(context->device, true) + 4 * count > memory_limit)
+        return OUT_OF_MEMORY;
+    *out = new Array{context, {extents[0], extents[1], extents[2]}, std::vector<float>(count)};
+    arrays.insert(*out);
+    return SUCCESS;
+}
+
+API cuArrayDestroy(void *handle) {
+    CONTEXT;
+    VALID(arrays, handle);
+    arrays.erase(handle);
+    delete (Array *)handle;
+    return SUCCESS;
+}
+
+struct Place {
+    size_t x, y, z, lod;
+    int kind; // 2: device memory, 3: an array
+    const void *host;
+    Address device;
+    void *array, *reserved;
+    size_t pitch, height;
+};
+
+struct Copy {
+    Place from, to;
+    size_t width, height, depth; // the first in bytes
+};
+
+API cuMemcpy3DAsync(const Copy *copy, void *handle) {
+    STREAM(handle);
+    const Place &from = copy->from, &to = copy->to;
+    if (from.kind != 2 || to.kind != 3)
+        return NOT_SUPPORTED;
+    VALID(arrays, to.array);
+    Array *array = (Array *)to.array;
+    bool whole = copy->width == 4 * array->extents[0] && copy->height == array->extents[1] &&
+                 copy->depth == array->extents[2] && from.pitch == copy->width && from.height == copy->height;
+    if (!whole)
+        return NOT_SUPPORTED;
+    size_t size = copy->width * copy->height * copy->depth;
+    if (!is_accessible(from.device, size))
+        return INVALID_VALUE;
+    Address source = from.device;
+    enqueue(stream, [=] { memcpy(array->texels.data(), (void *)(uintptr_t)source, size); });
+    return SUCCESS;
+}
+
+struct Resource {
+    int kind; // 0: an array
+    union {
+        void *array;
+        int reserved[32];
+    };
+    unsigned flags;
+};
+
+struct Sampler {
+    int address[3], filter;
+    unsigned flags;
+};
+
+API cuTexObjectCreate(uint64_t *out, const Resource *resource, const Sampler *sampler, const void *view) {
+    CONTEXT;
+    if (resource->kind || view)
+        return NOT_SUPPORTED;
+    VALID(arrays, resource->array);
+    for (int mode : sampler->address)
+        if (mode != 1) // clamp
+            return NOT_SUPPORTED;
+    if (sampler->filter != 1 || sampler->flags) // linear; coordinates in texels
+        return NOT_SUPPORTED;
+    Array *array = (Array *)resource->array;
+    Texture *texture = new Texture{array->texels.data(), (unsigned)array->extents[0], (unsigned)array->extents[1],
+                                   (unsigned)array->extents[2]};
+    textures.insert(texture);
+    *out = (uint64_t)(uintptr_t)texture;
+    return SUCCESS;
+}
+
+API cuTexObjectDestroy(uint64_t handle) {
+    CONTEXT;
+    void *texture = (void *)(uintptr_t)handle;
+    VALID(textures, texture);
+    textures.erase(texture);
+    delete (Texture *)texture;
+    return SUCCESS;
+}
+
 // --- how tests steer it --------------------------------------------------------------------------
 
 // How many devices there are; 0 before cuInit: none.
@@ -1093,7 +1214,8 @@ extern "C" long emu_live(const char *kind) {
         return (long)pinned.size();
     const std::map<std::string, std::set<void *> *> sets = {{"contexts", &contexts}, {"streams", &streams},
                                                             {"events", &events},     {"modules", &modules},
-                                                            {"pools", &pools},       {"graphs", &graphs}};
+                                                            {"pools", &pools},       {"graphs", &graphs},
+                                                            {"arrays", &arrays},     {"textures", &textures}};
     auto found = sets.find(what);
     return found == sets.end() ? -1 : (long)found->second->size();
 }

@@ -17,7 +17,7 @@ from tack.runtime.native import ArrayBase
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tack.runtime.backend import Backend, Buffer, Number
+    from tack.runtime.backend import Backend, Buffer, Number, TextureImage
 
 __all__ = ["MAX_NDIM", "Array", "check_dtype", "check_shape", "new_array", "parse_shape"]
 
@@ -54,6 +54,7 @@ class Array(ArrayBase):
         "_backend",
         "_buffer",
         "_dtype",
+        "_image",
         "_offset",
         "_shape",
         "_sig",
@@ -78,6 +79,7 @@ class Array(ArrayBase):
         self._backend = backend
         self._buffer = buffer
         self._offset = offset
+        self._image: TextureImage | None = None  # of a texture's storage, where the device has texture units
         self._dtype = dtype
         self.scalar = dtype.scalar
         self.components = dtype.components

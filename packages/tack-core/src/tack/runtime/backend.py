@@ -17,7 +17,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tack.runtime.learn import Plan
     from tack.runtime.variants import Slot, Variant
 
-__all__ = ["Backend", "Buffer", "Number"]
+__all__ = ["Backend", "Buffer", "Number", "TextureImage"]
 
 Number = int | float
 
@@ -108,6 +108,15 @@ class Buffer(ABC):
     ) -> NDArray[Any] | None:
         """A NumPy view of the memory, which keeps it alive; None if the host cannot address it."""
         return None
+
+
+class TextureImage(Protocol):
+    """A volume in the form that a device's texture units sample; ``handle`` is what kernels take."""
+
+    handle: int
+
+    def update(self, array: Array) -> None:
+        """Copies a volume, in order with the launches queued so far."""
 
 
 class Backend(ABC):
@@ -323,6 +332,10 @@ class Backend(ABC):
         """Whether a 3-D texture of these extents is sampled by the device's texture unit."""
         return False
 
-    def create_texture_image(self, array: Array, shape: tuple[int, int, int]) -> Any:
-        """The texture unit's copy of ``array``; called if `texture_in_hardware`."""
+    def create_texture_image(self, shape: tuple[int, int, int]) -> TextureImage:
+        """Room for the texture unit's copy of a volume; called if `texture_in_hardware`.
+
+        Raises:
+            MemoryError: there is not enough memory.
+        """
         raise NotImplementedError(f"{self.label} has no texture unit")

@@ -54,11 +54,16 @@ class Texture3D:
         self.interp = interp
         self._source = source
         self.storage = empty((depth, height, width), f32, device=source.device)
+        backend = self.storage._backend
+        if backend.texture_in_hardware(self.shape_3d):
+            self.storage._image = backend.create_texture_image(self.shape_3d)
         self.update()
 
     def update(self) -> None:
         """Takes the array's present values."""
         copyto(self.storage, self._source.reshape(self.storage.shape))
+        if self.storage._image is not None:
+            self.storage._image.update(self.storage)
 
     def __repr__(self) -> str:
         return f"tack.Texture3D(shape={self.shape_3d}, device={self.storage.device})"

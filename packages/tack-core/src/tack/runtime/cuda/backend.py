@@ -20,7 +20,7 @@ from tack.runtime.cuda.queue import Queue, stream_handle
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
-    from tack.runtime.backend import Number
+    from tack.runtime.backend import Number, TextureImage
     from tack.runtime.learn import Plan
     from tack.runtime.variants import Variant
 
@@ -107,6 +107,16 @@ class CudaBackend(Backend):
         if managed:
             return "managed"
         return "cuda" if int(kind) == 2 else "pinned"  # CU_MEMORYTYPE_DEVICE
+
+    # Textures.
+
+    def texture_in_hardware(self, shape: tuple[int, int, int]) -> bool:
+        return all(extent <= most for extent, most in zip(shape, self.features.texture, strict=True))
+
+    def create_texture_image(self, shape: tuple[int, int, int]) -> TextureImage:
+        from tack.runtime.cuda.texture import CudaTextureImage
+
+        return CudaTextureImage(self.queue, shape)
 
     # Other libraries.
 

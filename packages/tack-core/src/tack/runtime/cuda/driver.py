@@ -166,6 +166,7 @@ class Features(NamedTuple):
         arch: major * 10 + minor of its compute capability.
         pools: whether it allocates in stream order.
         multiprocessors: how many there are.
+        texture: the largest extents of a 3-D texture, (W, H, D).
         driver: version of the CUDA interface that the driver has, 13000 for 13.0.
     """
 
@@ -174,6 +175,7 @@ class Features(NamedTuple):
     arch: int
     pools: bool
     multiprocessors: int
+    texture: tuple[int, int, int]
     driver: int
 
 
@@ -190,6 +192,7 @@ def features(device: Any) -> Features:
         ask("COMPUTE_CAPABILITY_MAJOR") * 10 + ask("COMPUTE_CAPABILITY_MINOR"),
         bool(ask("MEMORY_POOLS_SUPPORTED")),
         ask("MULTIPROCESSOR_COUNT"),
+        (ask("MAXIMUM_TEXTURE3D_WIDTH"), ask("MAXIMUM_TEXTURE3D_HEIGHT"), ask("MAXIMUM_TEXTURE3D_DEPTH")),
         int(check(cu.cuDriverGetVersion())),
     )
 

@@ -77,6 +77,7 @@ def describe(kernel: ir.Kernel, source: Any) -> dict[str, Any]:
         "flat": geometry.flat,
         "strides": not primitives(kernel),
         "prints": prints,
+        "textures": [k for k, p in enumerate(kernel.params) if p.texture],
         "record": [p.name for p in kernel.params].index(HIDDEN[1]) if check_sites(kernel) else None,
     }
 
@@ -96,7 +97,7 @@ class Program:
     __slots__ = (
         *("__weakref__", "_module", "_offsets", "about", "artifact", "block", "checks", "clock", "flat"),
         *("function", "items", "most", "name", "prints", "queue", "record", "result", "result_dtype"),
-        "slots",
+        *("slots", "textures"),
     )
 
     def __init__(self, queue: Queue, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> None:
@@ -119,6 +120,7 @@ class Program:
         self.record: int = about["record"] or 0
         self.prints = [print_site(template) for template in about["prints"]]
         self.slots = struct.Struct(about["slots"])
+        self.textures: list[int] = about["textures"]
         self.name: str = about["name"]
         self.clock = ctypes.c_int64()
         count = self.slots.size // 8
@@ -308,7 +310,8 @@ def execute(backend: CudaBackend, kernel: Kernel, args: tuple[Any, ...]) -> int 
     for other in others:
         queue.follow(other)
     output = _print_buffer(backend) if program.prints else None
-    slots = pack(program.slots, accepted, launch, () if output is None else (output.address,))
+    values = _with_images(program, accepted) if program.textures else accepted
+    slots = pack(program.slots, values, launch, () if output is None else (output.address,))
     with running(kernel, backend):
         if total:
             program.launch(queue, slots, program.grid(launch, total))
@@ -322,6 +325,11 @@ def execute(backend: CudaBackend, kernel: Kernel, args: tuple[Any, ...]) -> int 
     if program.checks:
         raise_violation(variant.ir, program.checks, accepted[program.record], variant.launch_range(accepted))
     return result
+
+
+def _with_images(program: Program, args: list[Any]) -> list[Any]:
+    """The arguments with the handles of the textures that are sampled in hardware."""
+    return [a._image.handle if k in program.textures else a for k, a in enumerate(args)]
 
 
 def _result(backend: CudaBackend, program: Program, slots: bytes) -> int | float:
@@ -339,7 +347,7 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any], label: st
     from tack.runtime.learn import Plan  # who asks is there
 
     program: Program = variant.payload
-    if program.prints or program.checks or program.result is not None:
+    if program.prints or program.checks or program.textures or program.result is not None:
         return None
     total, launch = launch_range(kernel, variant, args, label, program.most)
     context, queue = program.queue.context, program.queue
