@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable
+
+from conformance.upload import uploaded_arguments
 
 import tack
 
@@ -17,9 +20,13 @@ def sweep(name: str, batch: int, count: int, trial: Callable[[int], str | None])
     parser.add_argument("--count", type=int, default=count, help="programs to run")
     parser.add_argument("--seed", type=int, default=0, help="the first batch's seed; each batch adds one")
     parser.add_argument("--stop", type=int, default=3, help="failures after which to stop")
+    parser.add_argument("--target", default="cpu", metavar="T", help="cpu, cuda, cuda-emu, ...")
     options = parser.parse_args()
     started, failures, done = time.monotonic(), 0, 0
-    with tack.device("cpu", num_threads=2):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(device(options.target))
+        if options.target != "cpu":
+            stack.enter_context(uploaded_arguments())
         for seed in range(options.seed, options.seed + -(-options.count // batch)):
             found = trial(seed)
             done += batch
@@ -33,3 +40,14 @@ def sweep(name: str, batch: int, count: int, trial: Callable[[int], str | None])
                 print(f"{done} programs, {failures} failures, {rate:.0f} a second", flush=True)
     print(f"{done} programs, {failures} failures, {time.monotonic() - started:.0f} s")
     return 1 if failures else 0
+
+
+def device(target: str) -> tack.Device:
+    """The device of a target of the conformance suite."""
+    if target == "cpu":
+        return tack.device("cpu", num_threads=2)
+    if target == "cuda-emu":
+        from emulated.driver import install
+
+        install()
+    return tack.device(target.removesuffix("-emu"))
