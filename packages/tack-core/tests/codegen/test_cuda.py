@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulated import compiler
 from emulated.harness import Emulated
 from hypothesis import given
 from hypothesis import strategies as st
@@ -394,12 +395,26 @@ def test_fastmath_is_the_kernels_own() -> None:
 
 
 def test_negated_i16_keeps_its_sign() -> None:
-    """ptxas 13.0 forgets to extend the sign of a negated i16; see `CUDA.opaque`."""
-    a = column(0, "a", i16)
-    negative = ir.Cast(ir.Unary("neg", a, type=i16), i64, type=i64)
-    times = ir.Cast(ir.Binary("mul", a, const(-1, i16), type=i16), i64, type=i64)
-    text = nvrtc(generate(table([negative, times], [("a", i16)]), CUDA).text, "compute_90").decode()
+    """ptxas 13.0 forgets to extend the sign of a negated i16; see `Cuda.opaque`."""
+    a, b, zero, minus = column(0, "a", i16), column(0, "b", i16), const(0, i16), const(-1, i16)
+    negated = [ir.Unary("neg", a, type=i16), ir.Call("abs", (a,), type=i16)]
+    pairs = [
+        ("mul", a, minus),
+        ("mul", minus, a),
+        ("sub", zero, a),
+        ("floordiv", a, minus),
+        ("floordiv", a, b),
+    ]
+    negated += [ir.Binary(op, left, right, type=i16) for op, left, right in pairs]
+    kernel = table([ir.Cast(e, i64, type=i64) for e in negated], [("a", i16), ("b", i16)])
+    text = nvrtc(generate(kernel, CUDA).text, "compute_90").decode()
     assert "neg.s16" not in text
+    assert "abs.s16" not in text
+    x, y = np.array([-32768, 32767, 5], np.int16), np.array([-1, -1, -1], np.int16)
+    outs = {f"out{k}": np.zeros(3, np.int64) for k in range(len(negated))}
+    Emulated(kernel)({"a": x, "b": y, **outs}, [(0, 1, 3)])
+    for k, out in enumerate(outs.values()):
+        assert out.tolist() == ([-32768, 32767, 5] if k == 1 else [-32768, -32767, -5])
 
 
 def test_narrow_atomics_are_refused() -> None:
@@ -449,6 +464,40 @@ def test_the_violation_of_the_first_iteration_is_recorded() -> None:
     assert errors.tolist()[2:] == [1, 200, 200, 200]
 
 
+def test_checked_loads_anywhere_in_an_expression() -> None:
+    load = "x[bounds(x, sub(%i, 1:i64), 4:i64, 1:i64)]"
+    lines = [
+        f"%k = cast.i32(bitcast.u32(x[cast.i64({load.replace('x[', 'n[')})]))",
+        f"o[%i] = call.max({load}, add({load}, call.sin({load})), neg({load}))",
+        f"if {load} {{\n%k = add(%k, 1:i32)\n}}",
+        f"for %j in (0:i64, cast.i64({load}), 1:i64) {{\n%k = add(%k, floordiv(7:i32, nonzero(%k)))\n}}",
+        f"while lt(cast.f32(%k), {load}) {{\n%k = 100:i32\n}}",
+        "q[%i] = %k",
+        f"atomic_max o[4:i64], {load}",
+        f"print {load}",
+    ]
+    locals = "local i: i64\nlocal j: i64\nlocal k: i32"
+    params = "x: f32[], n: f32[], o: f32[], q: i32[], debug.extents: i64[], debug.errors: i64[]"
+    loop = "parallel i in (0:i64, 4:i64, 1:i64)"
+    text = f"kernel k({params}) -> f32 {{\n{locals}\n{loop} {{\n" + "\n".join(lines)
+    text += "\n}\nreturn x[bounds(x, 2:i64, 4:i64, 1:i64)]\n}"
+    compiled = Emulated(text, options=compiler.CHECKED)
+    nvrtc(compiled.source.text)
+    x = np.array([1.5, 2.5, 0.0, -3.0], np.float32)
+    o, q = np.zeros(5, np.float32), np.zeros(4, np.int32)
+    errors, extents, printed = np.zeros(6, np.int64), np.zeros(1, np.int64), []
+    hidden = {"debug.extents": extents, "debug.errors": errors}
+    args = {"x": x, "n": np.zeros(4, np.float32), "o": o, "q": q, **hidden}
+    assert compiled(args, [(0, 1, 4)], printed=printed) == 0.0
+    loaded = np.array([0.0, *x[:3]], np.float32)  # the first is out of range
+    assert np.allclose(o[:4], np.maximum(np.maximum(loaded, loaded + np.sin(loaded)), -loaded))
+    assert o[4] == 2.5
+    assert [values for _, values in printed] == [[v] for v in loaded.tolist()]
+    assert errors.tolist()[2:] == [0, -1, 4, 0]
+    bits = int(np.float32(1.5).view(np.int32))
+    assert q.tolist() == [bits, bits + 1, bits + 1, bits]
+
+
 def test_a_fetch_interpolates_between_texels() -> None:
     kernel = parse(FETCH)
     texels = np.random.default_rng(2).random((3, 4, 5), np.float32)
@@ -479,3 +528,21 @@ def test_block_reductions_agree_to_the_bit(dtype: DType) -> None:
         interpreter.run(parse(text), {"x": x, "o": expected}, [(0, 1, 512)])
         Emulated(text)({"x": x, "o": out}, [(0, 1, 512)])
         assert out.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [f32, f64], ids=str)
+def test_literal_exponents_keep_the_special_values_of_pow(dtype: DType) -> None:
+    limits = np.finfo(dtype.numpy)
+    edges = [0.0, 1.0, 4.0, math.inf, float(limits.max), float(limits.tiny), float(limits.smallest_subnormal)]
+    values = [*edges, *(-v for v in edges), math.nan]
+    exponents = [2.0, 3.0, 4.0, -1.0, -2.0, -3.0, -4.0, 0.5, -0.5]
+    a = column(0, "a", dtype)
+    kernel = table([ir.Binary("pow", a, const(e, dtype), type=dtype) for e in exponents], [("a", dtype)])
+    outs = {f"out{k}": np.zeros(len(values), dtype.numpy) for k in range(len(exponents))}
+    Emulated(kernel)({"a": np.array(values, dtype.numpy), **outs}, [(0, 1, len(values))])
+    for exponent, out in zip(exponents, outs.values(), strict=True):
+        powers = [semantics.binary("pow", value, exponent, dtype) for value in values]
+        expected = np.array(powers, dtype.numpy)
+        assert np.allclose(out, expected, 1e-6, 0, equal_nan=True)
+        numbers = ~np.isnan(expected)
+        assert np.array_equal(np.signbit(out)[numbers], np.signbit(expected)[numbers])

@@ -77,8 +77,8 @@ template <class To, class From> static inline To tack_bits(From x) {
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     unsigned found = 0;
     for (int k = 0; k < 4; ++k) {
-        unsigned nibble = selector >> 4 * k & 15, byte = (b * 0x100000000ull + a) >> 8 * (nibble & 7) & 255;
-        found |= (nibble & 8 ? (byte & 128 ? 255u : 0u) : byte) << 8 * k;
+        unsigned index = selector >> 4 * k & 7;
+        found |= (unsigned)((b * 0x100000000ull + a) >> 8 * index & 255) << 8 * k;
     }
     return found;
 }

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { MAX_LANES = 1024, WARP = 32, STACK = 256 << 10 };
+enum { MAX_LANES = 256, WARP = 32, STACK = 1 << 20 };
 
 typedef void thread(void **parameters);
 

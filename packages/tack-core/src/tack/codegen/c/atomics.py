@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tack.codegen.c.emitter import Emitter, Unit
-from tack.codegen.c.terms import ASSIGN, UNARY, Term, cast, exact, within
+from tack.codegen.c.terms import UNARY, Term, cast, exact
 from tack.dtypes import DType, u32, u64
 
 __all__ = ["atomic"]
@@ -24,7 +24,7 @@ def atomic(fn: Emitter, op: str, dtype: DType, address: str, operands: list[Term
             old = d.atomic(op, f"({bits} *){address}", d.bitcast(operands[0].text, dtype, bits))
             return d.bitcast(old, bits, dtype)
     elif op in ("min", "max"):
-        return d.atomic(op, address, within(exact(operands[0], dtype), ASSIGN))
+        return d.atomic(op, address, exact(operands[0], dtype).text)
     elif dtype.is_signed:
         address = f"({bits} *){address}"
     if op == "sub":  # in unsigned numbers, where each has an opposite
@@ -32,7 +32,7 @@ def atomic(fn: Emitter, op: str, dtype: DType, address: str, operands: list[Term
         if not (dtype.is_float or operand.raw):
             operand = cast(str(bits), operand)
         operands = [Term(f"-({operand.text})", UNARY)]
-    return d.atomic(op, address, *(within(o, ASSIGN) for o in operands))
+    return d.atomic(op, address, *(o.text for o in operands))
 
 
 def _extremum(unit: Unit, op: str, dtype: DType) -> str:

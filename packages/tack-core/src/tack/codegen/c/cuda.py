@@ -76,7 +76,7 @@ class Cuda(Dialect):
 
     def opaque(self, text: str, dtype: DType) -> str:
         # ptxas 13.0 takes the result of neg.s16 for one with a right sign in 32 bits; of -(-32768) it is not.
-        return f"__byte_perm({text}, 0u, 0x9910u)" if dtype.name == "i16" else text
+        return f"__byte_perm({text}, 0u, 0x4410u)" if dtype.name == "i16" else text
 
     def bitcast(self, text: str, source: DType, to: DType) -> str:
         if source.is_float:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from tack.codegen.c.dialect import Dialect
 from tack.codegen.c.names import Names
 from tack.codegen.c.scopes import Declarations
-from tack.codegen.c.terms import ASSIGN, Term, within
+from tack.codegen.c.terms import Term
 from tack.dtypes import ALL_DTYPES, DType, i64
 from tack.ir.nodes import Array, Kernel
 
@@ -118,4 +118,4 @@ class Emitter:
             self.temporaries = []
 
     def element(self, array: str, at: Term) -> Term:
-        return Term(f"{self.name(array)}[{within(at, ASSIGN)}]")
+        return Term(f"{self.name(array)}[{at.text}]")

@@ -9,7 +9,7 @@ from tack.codegen.c.builtins import CALLS
 from tack.codegen.c.emitter import Emitter
 from tack.codegen.c.operators import BINARY, UNARY_OPERATORS, bitcast, compare, constant, convert
 from tack.codegen.c.tables import table
-from tack.codegen.c.terms import ADD, AND, ASSIGN, COMMA, COND, OR, UNARY, Term, binary, exact, within
+from tack.codegen.c.terms import ADD, AND, COND, MUL, OR, SHIFT, UNARY, Term, binary, exact, within
 from tack.dtypes import DType
 from tack.ir.nodes import (
     Binary,
@@ -53,7 +53,7 @@ def exact_value(fn: Emitter, node: Expr) -> Term:
 
 def text(fn: Emitter, node: Expr) -> str:
     """The value where C converts it to the type of what receives it."""
-    return within(value(fn, node), ASSIGN)
+    return value(fn, node).text
 
 
 # --- leaves -------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def _load(fn: Emitter, node: Load) -> Term:
     # In debug mode, 0 where the index is out of range.
     checked = fn.temporary(dtype_of(node.index[0]))
     element = fn.element(node.array, Term(checked))
-    return Term(f"{checked} = {at.text}, {checked} < 0 ? 0 : {element.text}", COMMA)
+    return Term(f"({checked} = {at.text}, {checked} < 0 ? 0 : {element.text})")
 
 
 def _lookup(fn: Emitter, node: Lookup) -> Term:
@@ -145,14 +145,14 @@ def _bounds(fn: Emitter, node: Bounds) -> Term:
     names = [fn.temporary(dtype_of(part)) for part in node.index]
     flat = Term("0")
     for name, stride in zip(names, node.strides, strict=True):
-        scaled = binary("*", 12, Term(f"(u64){name}", UNARY), value(fn, stride))
-        flat = scaled if flat.text == "0" else binary("+", 11, flat, scaled)
+        scaled = binary("*", MUL, Term(f"(u64){name}", UNARY), value(fn, stride))
+        flat = scaled if flat.text == "0" else binary("+", ADD, flat, scaled)
     found = f"(i64)({flat.text})"
     for axis in reversed(range(len(names))):
         name, at, extent = names[axis], value(fn, node.index[axis]), exact_value(fn, node.extents[axis])
-        bad = violation(fn, site, str(axis), name, within(extent, ASSIGN))
-        inside = f"0 <= {name} && {name} < {within(extent, 10)}"
-        found = f"({name} = {within(at, ASSIGN)}, {inside} ? {found} : {bad})"
+        bad = violation(fn, site, str(axis), name, extent.text)
+        inside = f"0 <= {name} && {name} < {within(extent, SHIFT)}"
+        found = f"({name} = {at.text}, {inside} ? {found} : {bad})"
     return Term(found)
 
 
@@ -161,7 +161,7 @@ def _nonzero(fn: Emitter, node: NonZero) -> Term:
 
     divisor = fn.temporary(dtype_of(node))
     bad = violation(fn, fn.unit.sites[id(node)], "0", "0", "0")
-    return Term(f"{divisor} = {text(fn, node.operand)}, {divisor} == 0 ? {bad} : 0, {divisor}", COMMA)
+    return Term(f"({divisor} = {text(fn, node.operand)}, {divisor} == 0 ? {bad} : 0, {divisor})")
 
 
 VALUES: dict[type[Expr], Callable[[Emitter, Any], Term]] = {

@@ -127,7 +127,9 @@ def integer_sign(unit: Unit, dtype: DType) -> str:
 def integer_abs(unit: Unit, dtype: DType) -> str:
     """|a|; the minimum stays as it is."""
     name = f"tack_abs_{dtype}"
-    body = "return a < 0 ? ({T})-({U})a : a;".format(**_names(dtype))
+    names = _names(dtype)
+    negative = unit.dialect.opaque(f"-({names['U']})a", dtype)
+    body = f"return a < 0 ? ({dtype}){negative} : a;"
     return _function(unit, name, f"{dtype} {name}({dtype} a)", body)
 
 
@@ -150,12 +152,18 @@ def float_sign(unit: Unit, dtype: DType) -> str:
     return _function(unit, name, f"{dtype} {name}({dtype} a)", "return a > 0 ? 1 : a < 0 ? -1 : a;")
 
 
-# Where the square overflows or is denormal, so is the power.
+# Where the square overflows or is denormal, so is the power. pow(-inf, 0.5) is inf, and pow(-0.0, 0.5) is 0.
+_ROOT = "isinf(a) ? a * a : {sqrt}(a) + 0"
 _POWERS: dict[float, tuple[str, str]] = {
     2.0: ("square", "return a * a;"),
     3.0: ("cube", "return a * a * a;"),
     4.0: ("fourth", "{T} square = a * a;\nreturn square * square;"),
     -1.0: ("reciprocal", "return 1 / a;"),
+    -2.0: ("reciprocal_square", "{T} inverse = 1 / a;\nreturn inverse * inverse;"),
+    -3.0: ("reciprocal_cube", "{T} inverse = 1 / a;\nreturn inverse * inverse * inverse;"),
+    -4.0: ("reciprocal_fourth", "{T} square = 1 / a * (1 / a);\nreturn square * square;"),
+    0.5: ("root", "return {root};"),
+    -0.5: ("reciprocal_root", "return 1 / ({root});"),
 }
 
 
@@ -165,7 +173,8 @@ def float_power(unit: Unit, dtype: DType, exponent: float) -> str | None:
         return None
     kind, body = _POWERS[exponent]
     name = f"tack_{kind}_{dtype}"
-    return _function(unit, name, f"{dtype} {name}({dtype} a)", body.format(T=dtype))
+    root = _ROOT.format(sqrt=unit.dialect.math("sqrt", dtype))
+    return _function(unit, name, f"{dtype} {name}({dtype} a)", body.format(T=dtype, root=root))
 
 
 def truncate(unit: Unit, source: DType, target: DType) -> str:

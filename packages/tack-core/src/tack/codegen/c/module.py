@@ -188,11 +188,12 @@ class _Module:
             at = [f"tack_at{axis}" for axis in range(len(self.dims))]
             positions(fn, self.counts, at, "tack_number")
             self.begin(fn, body, kernel.loop.vars)
-            for name in kernel.loop.vars:
+            early = [name for name in kernel.loop.vars if name in _names_in(kernel.before)]
+            for name in early:
                 fn.line(f"i64 {names[name]} = 0;")
             statements(fn, kernel.before)
             for name, term in zip(kernel.loop.vars, self.variables(at), strict=True):
-                fn.line(f"{names[name]} = {term};")
+                fn.line(f"{names[name]} = {term};" if name in early else f"i64 {names[name]} = {term};")
             statements(fn, kernel.loop.body)
         return [fn.text()]
 

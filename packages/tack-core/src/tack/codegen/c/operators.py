@@ -16,6 +16,7 @@ from tack.codegen.c.terms import (
     BITAND,
     BITOR,
     BITXOR,
+    CALL,
     COMPARE,
     EQUAL,
     MUL,
@@ -70,7 +71,7 @@ def _float(fn: Emitter, dtype: DType, value: float) -> Term:
     text = str(dtype.numpy.type(value)) if dtype is f32 else repr(value)
     if "." not in text and "e" not in text:
         text += ".0"
-    return Term(f"{text}{'f' if dtype is f32 else ''}", UNARY if text[0] == "-" else 14)
+    return Term(f"{text}{'f' if dtype is f32 else ''}", UNARY if text[0] == "-" else CALL)
 
 
 def _integer_of(dtype: DType) -> DType:
@@ -163,6 +164,8 @@ def _arithmetic(symbol: str, level: int) -> BinaryRule:
         known = _known(right_node)
         if dtype.bits < 32 and (symbol, known) == ("*", -1):
             return _neg(fn, dtype, left)
+        if dtype.bits < 32 and (symbol, left.text) in (("-", "0"), ("*", "-1")):
+            return _neg(fn, dtype, right)
         if known is not None and dtype.bits >= 32 and dtype.is_signed and not left.raw:
             return _with_constant(fn, dtype, symbol, level, left, known)
         if not right.raw:  # one unsigned operand makes the operation unsigned

@@ -9,12 +9,10 @@ from tack.dtypes import DType
 __all__ = [
     "ADD",
     "AND",
-    "ASSIGN",
     "BITAND",
     "BITOR",
     "BITXOR",
     "CALL",
-    "COMMA",
     "COMPARE",
     "COND",
     "EQUAL",
@@ -31,8 +29,8 @@ __all__ = [
     "within",
 ]
 
-# Precedence levels of C.
-COMMA, ASSIGN, COND, OR, AND, BITOR, BITXOR, BITAND, EQUAL, COMPARE, SHIFT, ADD, MUL, UNARY, CALL = range(15)
+# Precedence levels of C, but for the comma, which always has parentheses.
+COND, OR, AND, BITOR, BITXOR, BITAND, EQUAL, COMPARE, SHIFT, ADD, MUL, UNARY, CALL = range(13)
 
 
 class Term(NamedTuple):
@@ -53,7 +51,7 @@ def within(term: Term, level: int) -> str:
 
 
 def called(function: str, *args: Term) -> Term:
-    return Term(f"{function}({', '.join(within(a, ASSIGN) for a in args)})")
+    return Term(f"{function}({', '.join(a.text for a in args)})")
 
 
 def binary(op: str, level: int, left: Term, right: Term, *, raw: bool = False) -> Term:
