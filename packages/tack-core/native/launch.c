@@ -225,12 +225,12 @@ as_number(int dtype, uint64_t bits)
 
 /* On the native pool's threads: in chunks of whole groups, a few for each thread. */
 static void
-fan_out_natively(const Plan *plan, Packed *packed, PyObject *pool)
+fan_out_natively(void (*launch)(void *, int64_t, int64_t), void *slots, int64_t total, int64_t group, PyObject *pool)
 {
-    int64_t groups = packed->total / plan->group + (packed->total % plan->group != 0);
+    int64_t groups = total / group + (total % group != 0);
     int64_t chunks = (int64_t)pool_threads(pool) * CHUNKS_PER_THREAD;
     int64_t groups_each = groups / chunks + (groups % chunks != 0);
-    pool_run(pool, plan->launch, packed->slots, packed->total, groups_each * plan->group);
+    pool_run(pool, launch, slots, total, groups_each * group);
 }
 
 /* Queues all iterations on a device. */
@@ -243,6 +243,46 @@ queue_launch(const Plan *plan, Packed *packed)
     int error = gpu_launch(plan->gpu, packed);
     PyEval_RestoreThread(thread);
     return error ? PyObject_CallFunction(state.launch_failed, "Oi", plan->variant, error) : Py_NewRef(Py_None);
+}
+
+/* One step of tack.runtime.cpu.graph: a launch, or a copy if there is no function. */
+typedef struct {
+    void (*launch)(void *slots, int64_t low, int64_t high);
+    union {
+        void *slots;
+        void *target;
+    };
+    union {
+        int64_t total;
+        const void *source;
+    };
+    int64_t size; /* of a group, or in bytes */
+    int64_t work; /* estimated nanoseconds */
+    int64_t unused;
+} Row;
+
+/* run_rows(pool, address, count, owner): runs steps one after the other. */
+PyObject *
+run_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *pool, *owner;
+    unsigned long long address;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "O!KnO", state.pool_type, &pool, &address, &count, &owner))
+        return NULL;
+    const Row *rows = (const Row *)(uintptr_t)address;
+    PyThreadState *thread = PyEval_SaveThread();
+    for (Py_ssize_t k = 0; k < count; k++) {
+        const Row *row = &rows[k];
+        if (!row->launch)
+            memmove(row->target, row->source, (size_t)row->size);
+        else if (row->total && (double)row->work >= WORTH_FANNING_OUT && pool_threads(pool) > 1)
+            fan_out_natively(row->launch, row->slots, row->total, row->size, pool);
+        else if (row->total)
+            row->launch(row->slots, 0, row->total);
+    }
+    PyEval_RestoreThread(thread);
+    Py_RETURN_NONE;
 }
 
 /* Runs all iterations, and evaluates the kernel's return expression. */
@@ -261,7 +301,7 @@ run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *pool, PyO
     }
     PyThreadState *thread = !done && (!plan->bounded || work > WORTH_RELEASING) ? PyEval_SaveThread() : NULL;
     if (!done && pool && work >= WORTH_FANNING_OUT && pool_threads(pool) > 1)
-        fan_out_natively(plan, packed, pool);
+        fan_out_natively(plan->launch, packed->slots, packed->total, plan->group, pool);
     else if (!done)
         plan->launch(packed->slots, 0, packed->total);
     if (plan->result)

@@ -167,6 +167,7 @@ static PyMethodDef methods[] = {
     {"note_entered", note_entered, METH_NOARGS, "Says that a device was entered."},
     {"teach", teach_call, METH_VARARGS, "Stores how a call is dispatched."},
     {"resolve", resolve, METH_VARARGS, "The variant that a call would run natively, or None."},
+    {"run_rows", run_rows, METH_VARARGS, "Runs the steps of a graph."},
     {"read_back", read_back, METH_O, "What dispatch reads of a NumPy array."},
     {"class_attributes", class_attributes, METH_O, "What layouts read of a class."},
     {NULL, NULL, 0, NULL},

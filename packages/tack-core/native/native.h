@@ -233,6 +233,7 @@ typedef struct {
 
 bool disjoint(const Form *form, const Call *call);
 Status check_and_pack(const Form *form, const Plan *plan, const Call *call, Packed *packed);
+PyObject *run_rows(PyObject *module, PyObject *args);
 PyObject *run_plan(const Plan *plan, const Call *call, Packed *packed, PyObject *pool, PyObject *const *args, int count);
 
 /* --- gpu.c ------------------------------------------------------------------------------------- */

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from tack import cache as cache
     from tack import math as math
     from tack import random as random
+    from tack.runtime.graph import Graph
     from tack.runtime.profile import Profile
 else:
 
@@ -178,6 +179,24 @@ def set_debug(on: bool = True, *, races: bool = False) -> None:
     from tack.runtime.debug import set_debug as switch
 
     switch(on, races=races)
+
+
+def capture(device: "str | Device | None" = None) -> "Graph":
+    """Records what a ``with`` block launches on a device (the default one), to run it again and again.
+
+    After ``with tack.capture() as graph: ...``, ``graph.launch()`` runs the recorded launches, fills and
+    copies between arrays in their order, without Python in between: as a CUDA graph, or on the CPU as a list
+    that C goes through. In the block they are checked and compiled, and do not run; everything else acts at
+    once. ``graph.calls[k].update(x=other, a=2.0)`` gives the k-th launch other arguments.
+
+    Raises:
+        RuntimeError: the device cannot start. In the block: a kernel has a result or prints.
+        NotImplementedError: the device has no graphs; in the block.
+    """
+    from tack.runtime.dispatch import resolve_backend
+    from tack.runtime.graph import Graph
+
+    return Graph(resolve_backend(device))
 
 
 def profile() -> "Profile":

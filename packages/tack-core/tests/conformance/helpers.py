@@ -42,8 +42,18 @@ def run(source: str, *args: Any, **names: Any) -> Any:
 
 
 def launch(kernel: Any, *args: Any) -> Any:
-    """Calls ``kernel``; what that means for NumPy arrays on other devices is said in `upload`."""
-    return kernel(*args)
+    """Calls ``kernel``; what that means for NumPy arrays on other devices is said in `upload`.
+
+    Those without dimensions may stand for numbers, and so are left alone there; here they are arrays.
+    """
+    if tack.default_device().name == "cpu":
+        return kernel(*args)
+    moved = [tack.asarray(a) if isinstance(a, np.ndarray) and a.ndim == 0 else a for a in args]
+    result = kernel(*moved)
+    for host, device in zip(args, moved, strict=True):
+        if device is not host and host.flags.writeable:
+            tack.copyto(host, device)
+    return result
 
 
 @contextmanager

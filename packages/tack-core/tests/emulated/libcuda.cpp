@@ -1004,6 +1004,67 @@ API cuGetExportTable(const void **out, const void *) {
     return NOT_FOUND;
 }
 
+// --- graphs ---------------------------------------------------------------------------------------
+
+API cuStreamBeginCapture(void *handle, int) {
+    STREAM(handle);
+    if ((uintptr_t)handle <= 2 || stream->capture)
+        return INVALID_VALUE;
+    stream->capture = std::make_shared<Graph>();
+    return SUCCESS;
+}
+
+API cuStreamEndCapture(void *handle, void **out) {
+    STREAM(handle);
+    if (!stream->capture)
+        return INVALID_VALUE;
+    *out = new std::shared_ptr<Graph>(stream->capture);
+    graphs.insert(*out);
+    stream->capture = nullptr;
+    return SUCCESS;
+}
+
+API cuGraphInstantiateWithFlags(void **out, void *graph, unsigned long long) {
+    CONTEXT;
+    VALID(graphs, graph);
+    *out = new std::shared_ptr<Graph>(*(std::shared_ptr<Graph> *)graph);
+    execs.insert(*out);
+    return SUCCESS;
+}
+
+API cuGraphLaunch(void *exec, void *handle) {
+    STREAM(handle);
+    VALID(execs, exec);
+    std::shared_ptr<Graph> graph = *(std::shared_ptr<Graph> *)exec;
+    enqueue(stream, [context, graph] {
+        for (auto &node : graph->nodes) {
+            if (context->failure)
+                return;
+            if (node->function)
+                run_kernel(context, *node);
+            else
+                node->work();
+        }
+    });
+    return SUCCESS;
+}
+
+API cuGraphDestroy(void *graph) {
+    ENTER;
+    if (!graphs.erase(graph))
+        return INVALID_VALUE;
+    delete (std::shared_ptr<Graph> *)graph;
+    return SUCCESS;
+}
+
+API cuGraphExecDestroy(void *exec) {
+    ENTER;
+    if (!execs.erase(exec))
+        return INVALID_VALUE;
+    delete (std::shared_ptr<Graph> *)exec;
+    return SUCCESS;
+}
+
 // --- finding functions ---------------------------------------------------------------------------
 
 API cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t, int *status) {
@@ -1215,7 +1276,8 @@ extern "C" long emu_live(const char *kind) {
     const std::map<std::string, std::set<void *> *> sets = {{"contexts", &contexts}, {"streams", &streams},
                                                             {"events", &events},     {"modules", &modules},
                                                             {"pools", &pools},       {"graphs", &graphs},
-                                                            {"arrays", &arrays},     {"textures", &textures}};
+                                                            {"arrays", &arrays},     {"textures", &textures},
+                                                            {"execs", &execs}};
     auto found = sets.find(what);
     return found == sets.end() ? -1 : (long)found->second->size();
 }

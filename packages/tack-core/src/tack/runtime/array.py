@@ -12,6 +12,7 @@ import numpy as np
 from tack.dtypes import ALL_DTYPES, DType, ElementType, VectorType, as_element_type
 from tack.runtime.convert import convert_array, convert_element, element_shape, is_integer
 from tack.runtime.device import Device, as_device
+from tack.runtime.graph import recording
 from tack.runtime.native import ArrayBase
 
 if TYPE_CHECKING:
@@ -197,6 +198,10 @@ class Array(ArrayBase):
         element = convert_element(value, self._dtype)
         if not self._size:
             return
+        graph = recording()
+        if graph is not None:
+            graph.record_fill(self, element)
+            return
         first = element.flat[0]
         # Also if the components differ: a device that fills in parallel is the first to touch the pages.
         filled = self._backend.fill_array(self.view_as(self.scalar), first)
@@ -208,7 +213,11 @@ class Array(ArrayBase):
     def copy(self) -> Array:
         """A new, writable array with the same elements, on the same device."""
         out = new_array(self._backend, self._dtype, self._shape)
-        out._buffer.copy(0, self._buffer, self._offset, self.nbytes)
+        graph = recording()
+        if graph is not None:
+            graph.record_copy(out, self)
+        else:
+            out._buffer.copy(0, self._buffer, self._offset, self.nbytes)
         return out
 
     __copy__ = copy

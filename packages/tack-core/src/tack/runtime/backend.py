@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
     from tack.runtime.device import Device
+    from tack.runtime.graph import Step
     from tack.runtime.learn import Plan
     from tack.runtime.variants import Slot, Variant
 
@@ -251,6 +252,27 @@ class Backend(ABC):
     def completion(self) -> Callable[[], bool]:
         """What tells whether the launches queued by now have finished; it raises as `synchronize` does."""
         return lambda: True
+
+    def launch_step(self, kernel: Kernel, args: tuple[Any, ...]) -> Step:
+        """A launch for `graph`, compiled and checked as `execute` would; nothing runs.
+
+        Raises:
+            NotImplementedError: the backend has no graphs.
+            RuntimeError: the kernel has a result or prints.
+        """
+        raise NotImplementedError(f"{self.label} cannot capture launches")
+
+    def fill_step(self, array: Array, element: NDArray[Any]) -> Any:
+        """The work of a `Step` that sets every element of ``array``."""
+        raise NotImplementedError(f"{self.label} cannot capture fills")
+
+    def copy_step(self, target: Array, source: Array) -> Any:
+        """The work of a `Step` that copies between arrays of this domain, as if through a temporary."""
+        raise NotImplementedError(f"{self.label} cannot capture copies")
+
+    def graph(self, steps: Sequence[Step]) -> Callable[[], None]:
+        """What runs the steps in their order."""
+        raise NotImplementedError(f"{self.label} cannot capture launches")
 
     def memory_space(self, ptr: int) -> str:
         """Where the address points: ``"cpu"``, or a space that the backend documents."""

@@ -14,6 +14,7 @@ from tack.runtime.array import Array, new_array, parse_shape
 from tack.runtime.backend import Backend
 from tack.runtime.convert import convert_array, dtype_of, element_shape
 from tack.runtime.dispatch import resolve_backend
+from tack.runtime.graph import recording
 from tack.runtime.interop import from_dlpack, is_importable, share_numpy
 
 if TYPE_CHECKING:
@@ -345,7 +346,11 @@ def copyto(dst: Any, src: Any) -> None:
         and src.scalar is dst.scalar
         and (src._backend.memory_domain == dst._backend.memory_domain or dst._buffer.copies_from(src._buffer))
     ):
-        dst._buffer.copy(dst._offset, src._buffer, src._offset, src.nbytes)
+        graph = recording()
+        if graph is not None:
+            graph.record_copy(dst, src)
+        else:
+            dst._buffer.copy(dst._offset, src._buffer, src._offset, src.nbytes)
         return
     _write(dst, src.host_values() if isinstance(src, Array) else src)
 

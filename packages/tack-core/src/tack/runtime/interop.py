@@ -211,7 +211,8 @@ def backend_of(obj: Any) -> Backend | None:
     if isinstance(obj, Array):
         return obj._backend
     if isinstance(obj, np.ndarray):
-        return device("cpu")._backend if is_element(obj.dtype) else None
+        # One without dimensions may stand for a number, which every device takes.
+        return device("cpu")._backend if obj.ndim and is_element(obj.dtype) else None
     if hasattr(type(obj), "__dlpack_device__"):
         return _backend_at(*obj.__dlpack_device__())
     if hasattr(type(obj), "__cuda_array_interface__"):

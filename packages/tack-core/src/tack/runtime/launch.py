@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tack.lang.device_class import is_instance
 from tack.runtime.dispatch import launch_backend
 from tack.runtime.expand import expand
+from tack.runtime.graph import recording
 
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
@@ -16,7 +17,11 @@ __all__ = ["backend_of", "launch"]
 
 
 def launch(kernel: Kernel, args: tuple[Any, ...]) -> Any:
-    """Runs ``kernel`` where its arrays are, and returns its result."""
+    """Runs ``kernel`` where its arrays are, and returns its result; in a capture, records it."""
+    graph = recording()
+    if graph is not None:
+        graph.record_launch(kernel, args)
+        return None
     return backend_of(kernel, args).execute(kernel, args)
 
 

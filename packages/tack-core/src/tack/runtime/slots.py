@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DTYPES",
     "PrintSite",
+    "check_capturable",
     "join_artifact",
     "launch_range",
     "pack",
@@ -80,6 +81,13 @@ def launch_range(
             raise ValueError(f"kernel '{kernel.__name__}': {message}")
         return 0, [0] * len(launch)
     return total, launch
+
+
+def check_capturable(kernel: Kernel, program: Any) -> None:
+    """Raises ``RuntimeError`` unless a graph can launch ``program``: at its end nobody looks at anything."""
+    if program.result is not None or program.prints:
+        what = "has a result" if program.result is not None else "prints"
+        raise RuntimeError(f"kernel '{kernel.__name__}' {what}, which a captured launch has no place for")
 
 
 # --- artifacts --------------------------------------------------------------------------------

@@ -19,10 +19,13 @@ from tack.runtime.cpu.buffer import CpuBuffer, allocate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
     from tack.runtime.backend import Number
     from tack.runtime.cpu.pool import NativePool, Pool
+    from tack.runtime.graph import Step
     from tack.runtime.learn import Plan
     from tack.runtime.variants import Variant
 
@@ -112,6 +115,26 @@ class CpuBackend(Backend):
         from tack.runtime.cpu.launch import run
 
         run(self, variant.payload, packed, total, used)
+
+    def launch_step(self, kernel: Kernel, args: tuple[Any, ...]) -> Step:
+        from tack.runtime.cpu import graph
+
+        return graph.launch_step(self, kernel, args)
+
+    def fill_step(self, array: Array, element: NDArray[Any]) -> Any:
+        from tack.runtime.cpu import graph
+
+        return graph.fill_step(self, array, element)
+
+    def copy_step(self, target: Array, source: Array) -> Any:
+        from tack.runtime.cpu import graph
+
+        return graph.copy_step(target, source)
+
+    def graph(self, steps: Sequence[Step]) -> Callable[[], None]:
+        from tack.runtime.cpu import graph
+
+        return graph.graph(self, steps)
 
     def cache_target(self) -> tuple[tuple[str, str], ...] | None:
         return launch.target()

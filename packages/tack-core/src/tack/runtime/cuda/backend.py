@@ -18,9 +18,12 @@ from tack.runtime.cuda.driver import check, context_for
 from tack.runtime.cuda.queue import Queue, stream_handle
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
     from tack.runtime.backend import Number, TextureImage
+    from tack.runtime.graph import Step
     from tack.runtime.learn import Plan
     from tack.runtime.variants import Variant
 
@@ -176,6 +179,28 @@ class CudaBackend(Backend):
         from tack.runtime.device_reductions import reduce_on_device
 
         return reduce_on_device(array, op)
+
+    # Graphs.
+
+    def launch_step(self, kernel: Kernel, args: tuple[Any, ...]) -> Step:
+        from tack.runtime.cuda import graph
+
+        return graph.launch_step(self, kernel, args)
+
+    def fill_step(self, array: Array, element: NDArray[Any]) -> Any:
+        from tack.runtime.cuda import graph
+
+        return graph.fill_step(self, array, element)
+
+    def copy_step(self, target: Array, source: Array) -> Any:
+        from tack.runtime.cuda import graph
+
+        return graph.copy_step(self, target, source)
+
+    def graph(self, steps: Sequence[Step]) -> Callable[[], None]:
+        from tack.runtime.cuda import graph
+
+        return graph.graph(self, steps)
 
     # Compiled code.
 

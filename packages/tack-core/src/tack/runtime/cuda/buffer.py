@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tack.runtime.cuda.queue import Queue
 
-__all__ = ["CudaBuffer", "Pool"]
+__all__ = ["CudaBuffer", "Pool", "memset", "pattern_unit"]
 
 _SEED: Final = 64 << 10  # bytes of a pattern that the host writes; the device doubles them
 
@@ -167,12 +167,10 @@ class CudaBuffer(Buffer):
         if not count:
             return
         queue, at, nbytes = self.queue, self.address + offset, count * value.itemsize
-        unit, number = _unit(value.tobytes())
+        unit, number = pattern_unit(value.tobytes())
         if unit:
-            cu = driver.cu
-            fill = {1: cu.cuMemsetD8Async, 2: cu.cuMemsetD16Async, 4: cu.cuMemsetD32Async}[unit]
             with queue.entered():
-                queue.check(fill(at, number, nbytes // unit, queue.stream))
+                queue.check(memset(at, unit, number, nbytes, queue.stream))
         else:
             seed = np.full(min(count, max(1, _SEED // value.itemsize)), value)
             queue.staging.write(queue, at, seed.ctypes.data, seed.nbytes)
@@ -194,7 +192,15 @@ def _copy_within(queue: Queue, to: int, of: int, nbytes: int) -> None:
         queue.check(driver.cu.cuMemcpyDtoDAsync(to, of, nbytes, queue.stream))
 
 
-def _unit(pattern: bytes) -> tuple[int, int]:
+def memset(address: int, unit: int, number: int, nbytes: int, stream: Any) -> tuple[Any, ...]:
+    """Queues a fill with a number of ``unit`` bytes; what the driver says of it."""
+    cu = driver.cu
+    fill = {1: cu.cuMemsetD8Async, 2: cu.cuMemsetD16Async, 4: cu.cuMemsetD32Async}[unit]
+    result: tuple[Any, ...] = fill(address, number, nbytes // unit, stream)
+    return result
+
+
+def pattern_unit(pattern: bytes) -> tuple[int, int]:
     """The size of the unit of at most 4 bytes that ``pattern`` repeats, and its number; 0: there is none."""
     for size in (1, 2, 4):
         if len(pattern) % size == 0 and pattern[:size] * (len(pattern) // size) == pattern:

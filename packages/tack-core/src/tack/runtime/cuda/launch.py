@@ -177,14 +177,26 @@ class Program:
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
     ) -> None:
-        address = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value or 0
-        pointers = self._offsets + np.uint64(address)
         with queue.entered():
-            result = driver.cu.cuLaunchKernel(
-                function, *grid, *block, 0, queue.stream, pointers.ctypes.data, 0
-            )
+            result = self.queue_on(queue.stream, function, slots, grid, block)
         if result[0]:
             self.launch_failed(int(result[0]))
+
+    def queue_on(
+        self,
+        stream: Any,
+        function: Any,
+        slots: bytes,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+    ) -> tuple[Any, ...]:
+        """Queues a launch on a stream; what the driver says of it."""
+        address = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value or 0
+        pointers = self._offsets + np.uint64(address)
+        result: tuple[Any, ...] = driver.cu.cuLaunchKernel(
+            function, *grid, *block, 0, stream, pointers.ctypes.data, 0
+        )
+        return result
 
 
 def _load_module(queue: Queue, image: bytes) -> Any:
