@@ -49,6 +49,8 @@ def as_argument(obj: object, backend: Backend, what: str = "the array") -> Array
     if isinstance(obj, Array):
         return obj
     if is_importable(obj):
+        if not hasattr(type(obj), "__dlpack__") and "cuda" not in backend.device_memory_spaces:
+            raise ValueError(f"{what} is in CUDA memory, which {backend.label} cannot address")
         array = _import(obj, what)
         if array._backend.memory_domain != backend.memory_domain:
             raise ValueError(
