@@ -820,7 +820,7 @@ def shape(c, o):
 @tack.kernel
 def nested(outer, o):
     for i, j in tack.ndindex(outer.c.n, (outer.c.pad, len(outer.c.data))):
-        o[i] += 1
+        tack.atomic_add(o, i, 1)
 
 @tack.kernel
 def real(c, o):

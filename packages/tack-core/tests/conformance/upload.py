@@ -78,10 +78,10 @@ def _upload_group(values: list[Any], group: list[tuple[int, Any]]) -> list[Calla
     backend = default_backend()
     for k, value in group:
         offset = shift + value.ctypes.data - low
-        writable = value.flags.writeable
-        values[k] = Array(
-            backend, memory._buffer, as_dtype(value.dtype), value.shape, writable=writable, offset=offset
-        )
+        writable, dtype = value.flags.writeable, as_dtype(value.dtype)
+        if backend.requires_alignment and value.ctypes.data % dtype.itemsize:  # which this refuses
+            tack.array_from_ptr(memory.address + offset, dtype, value.shape, owner=memory)
+        values[k] = Array(backend, memory._buffer, dtype, value.shape, writable=writable, offset=offset)
     if not any(v.flags.writeable for _, v in group):
         return []
     return [lambda: np.copyto(host, inside.numpy())]

@@ -554,7 +554,7 @@ print("done")
 
     def test_arrays_are_described_once(self) -> None:
         with pytest.raises(RuntimeError, match="described once"):
-            tack.zeros(2)._describe(1 << 40, 8, 8, (2,), (), True, 0)
+            tack.zeros(2)._describe(1 << 40, 8, 8, (2,), (), True, 0, None)
 
     def test_arrays_that_were_never_described(self) -> None:
         for _ in range(3):

@@ -1,7 +1,5 @@
-"""The device under test. Without ``--target cuda`` or ``cuda-emu`` nothing here is collected.
-
-The emulated driver takes the place of NVIDIA's in the whole process, so the tests of a run without
-either, which are in `test_cuda_targets`, start these in a process of their own.
+"""The device under test. Without ``--target cuda`` or ``cuda-emu`` nothing here is collected: the emulated
+driver takes the place of NVIDIA's in the whole process, which other tests would see.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from tack.runtime import native
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if collection_path.name == "test_cuda_targets.py":
-        return None
     return True if config.getoption("--target") not in ("cuda", "cuda-emu") else None
 
 

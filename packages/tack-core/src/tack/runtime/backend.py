@@ -139,6 +139,7 @@ class Backend(ABC):
         wraps_host_memory: whether its kernels can use NumPy's memory where it is.
         device_memory_spaces: the spaces (`memory_space`) that `wrap_ptr` takes; empty: no check.
         device_options: the keyword options that ``tack.device`` passes on.
+        requires_alignment: whether elements must be at multiples of their size, which `wrap_ptr` checks.
         queues_launches: whether `execute` returns before a launch has run.
         dlpack_stream: what DLPack producers are told to order their work with; None: nothing.
     """
@@ -153,6 +154,7 @@ class Backend(ABC):
     wraps_host_memory: bool = False
     device_memory_spaces: tuple[str, ...] = ()
     device_options: ClassVar[tuple[str, ...]] = ()
+    requires_alignment: bool = False
     queues_launches: bool = False
     dlpack_stream: int | None = None
 
@@ -216,7 +218,8 @@ class Backend(ABC):
 
         Raises:
             TypeError: ``ptr`` is not an address.
-            ValueError: it is null or negative, or the object behind it is smaller than the array.
+            ValueError: it is null or negative, the object behind it is smaller than the array, or the
+                elements are not aligned as the device needs.
         """
 
     @abstractmethod
@@ -227,6 +230,12 @@ class Backend(ABC):
         """
 
     # Optional.
+
+    def scratch(self, dtype: DType, count: int) -> Array:
+        """An array for what a launch tells the host, which this thread's next call may give again."""
+        from tack.runtime.array import new_array
+
+        return new_array(self, dtype, (count,))
 
     def fill_array(self, array: Array, value: np.generic) -> bool:
         """Fill ``array`` on the device with ``value``, which has its dtype; False: not done here."""

@@ -15,7 +15,7 @@ from tack.constants import constant
 from tack.dtypes import DType, f32, f64, i32, i64, u64
 from tack.ir.workgroups import WORKGROUP
 from tack.lang.kernel import Kernel, func, kernel
-from tack.runtime.array import Array, new_array
+from tack.runtime.array import Array
 from tack.runtime.reductions import combine_sums, exact_sum, extreme
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _partials(kernel: Kernel, array: Array, dtype: DType, count: int) -> NDArray
     groups = min(-(-x.size // (WORKGROUP * int(BATCH))), _MAX_GROUPS)
     iterations = groups * WORKGROUP
     batched = x.size - x.size % (iterations * int(BATCH))
-    out = new_array(x._backend, dtype, (count * groups,))
+    out = x._backend.scratch(dtype, count * groups)
     kernel(x, batched, x.size, out, iterations)
     return out.numpy()
 

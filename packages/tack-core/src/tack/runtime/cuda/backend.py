@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tack.dtypes import ALL_DTYPES, DType, f32, f64, i32, i64, u32, u64
+from tack.runtime.array import Array
 from tack.runtime.backend import Backend, Buffer
 from tack.runtime.convert import is_integer
 from tack.runtime.cpu.memory import format_size
 from tack.runtime.cuda import driver, nvrtc
-from tack.runtime.cuda.buffer import CudaBuffer, Pool
+from tack.runtime.cuda.buffer import CudaBuffer, Pool, pinned_buffer
 from tack.runtime.cuda.driver import check, context_for
 from tack.runtime.cuda.queue import Queue, stream_handle
 
@@ -21,13 +23,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tack.lang.kernel import Kernel
-    from tack.runtime.array import Array
     from tack.runtime.backend import Number, TextureImage
     from tack.runtime.graph import Step
     from tack.runtime.learn import Plan
     from tack.runtime.variants import Variant
 
 __all__ = ["BACKEND", "CudaBackend"]
+
+
+_SCRATCH: Final = 128 << 10  # bytes of each thread, once it has asked for any
 
 
 @final
@@ -46,6 +50,7 @@ class CudaBackend(Backend):
     supports_workgroups = True
     specializes_disjoint = True
     queues_launches = True
+    requires_alignment = True
     device_memory_spaces = ("cuda", "managed", "pinned")
     device_options = ("stream",)
 
@@ -61,6 +66,7 @@ class CudaBackend(Backend):
         self.queue = Queue(context, self.label, stream)
         self.dlpack_stream = self.queue.address or 1  # 1: the legacy default stream
         self._pool = Pool(self.queue, self.features.pools)
+        self._scratch = threading.local()
 
     @classmethod
     def device_count(cls) -> int:
@@ -89,7 +95,20 @@ class CudaBackend(Backend):
             raise ValueError(f"{address} is not an address of {nbytes} bytes")
         if address == 0 and nbytes:
             raise ValueError("the pointer is null")
+        if address % dtype.itemsize:
+            raise ValueError(
+                f"the address {address:#x} is not a multiple of {dtype.itemsize}, the size of {dtype}, "
+                "as CUDA needs; make a copy of the memory"
+            )
         return CudaBuffer(self.queue, self._pool, address, nbytes, owned=False, owner=owner)
+
+    def scratch(self, dtype: DType, count: int) -> Array:
+        """Pinned host memory: kernels write to it as it is, and to read it the host has but to wait."""
+        nbytes = dtype.itemsize * count
+        block = getattr(self._scratch, "block", None)
+        if block is None or block.nbytes < nbytes:
+            block = self._scratch.block = pinned_buffer(self.queue, self._pool, max(nbytes, _SCRATCH))
+        return Array(self, block, dtype, (count,))
 
     def memory_space(self, ptr: int) -> str:
         """``"cuda"`` for device memory, ``"managed"``, ``"pinned"`` for host memory that the device can

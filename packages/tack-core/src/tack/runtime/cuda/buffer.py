@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -10,13 +11,14 @@ from tack.runtime.backend import Buffer
 from tack.runtime.cpu.memory import format_size
 from tack.runtime.cuda import driver
 from tack.runtime.cuda.driver import CudaError, check
+from tack.runtime.cuda.staging import Pinned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tack.runtime.cuda.queue import Queue
 
-__all__ = ["CudaBuffer", "Pool", "memset", "pattern_unit"]
+__all__ = ["CudaBuffer", "Pool", "memset", "pattern_unit", "pinned_buffer"]
 
 _SEED: Final = 64 << 10  # bytes of a pattern that the host writes; the device doubles them
 
@@ -96,10 +98,11 @@ class CudaBuffer(Buffer):
 
     Attributes:
         queue: where its copies and fills are queued.
+        is_pinned: whether it is host memory, which the device can address.
         pool: where it, or memory that copies need, comes from.
     """
 
-    __slots__ = ("pool", "queue")
+    __slots__ = ("is_pinned", "pool", "queue")
 
     def __init__(
         self, queue: Queue, pool: Pool, address: int, nbytes: int, *, owned: bool, owner: object = None
@@ -108,6 +111,7 @@ class CudaBuffer(Buffer):
         super().__init__(address, nbytes, owned=owned, owner=owner)
         self.queue = queue
         self.pool = pool
+        self.is_pinned = False
         self.foreign = bytearray([not owned])
 
     def __del__(self) -> None:
@@ -120,7 +124,10 @@ class CudaBuffer(Buffer):
         return bool(self.foreign and self.foreign[0])
 
     def read(self, offset: int, out: NDArray[Any]) -> None:
-        if out.nbytes:
+        if self.is_pinned:
+            self.queue.wait()
+            ctypes.memmove(out.ctypes.data, self.address + offset, out.nbytes)
+        elif out.nbytes:
             self.queue.staging.read(self.queue, out.ctypes.data, self.address + offset, out.nbytes)
 
     def write(self, offset: int, source: NDArray[Any]) -> None:
@@ -185,6 +192,15 @@ class CudaBuffer(Buffer):
         """Waits for what was queued, if others may look at the memory."""
         if self.is_foreign:
             self.queue.wait()
+
+
+def pinned_buffer(queue: Queue, pool: Pool, nbytes: int) -> CudaBuffer:
+    """New host memory that the device can address."""
+    block = Pinned(queue, nbytes)
+    buffer = CudaBuffer(queue, pool, block.address, nbytes, owned=False, owner=block)
+    buffer.is_pinned = True
+    buffer.foreign = None  # nobody else has it
+    return buffer
 
 
 def _copy_within(queue: Queue, to: int, of: int, nbytes: int) -> None:

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from tack.runtime.cuda import driver
-from tack.runtime.cuda.driver import check
 
 if TYPE_CHECKING:
     from tack.runtime.cuda.queue import Event, Queue
 
-__all__ = ["Staging"]
+__all__ = ["Pinned", "Staging"]
 
 _BLOCK: Final = 4 << 20  # bytes
 _BLOCKS: Final = 4
@@ -25,21 +24,32 @@ _ALIGNMENT: Final = 64
 _DIRECT: Final = 64 << 10  # reads up to this size go without staging
 
 
-class _Block:
-    """Pinned memory, how much of it is taken, and the event after which that is free again."""
+class Pinned:
+    """Host memory that devices can address, for copies and as it is."""
 
-    __slots__ = ("address", "context", "event", "used")
+    __slots__ = ("address", "context")
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, nbytes: int) -> None:
         self.context = queue.context
-        self.address = int(check(driver.cu.cuMemHostAlloc(_BLOCK, 1)))  # CU_MEMHOSTALLOC_PORTABLE
-        self.used = 0
-        self.event: Event | None = None
+        with queue.entered():
+            found = queue.check(driver.cu.cuMemHostAlloc(nbytes, 1))  # CU_MEMHOSTALLOC_PORTABLE
+        self.address = int(found)
 
     def __del__(self) -> None:
         if hasattr(self, "address") and not self.context.stopped.value:
             # It waits for the copies that use it.
             driver.release(self.context, driver.cu.cuMemFreeHost, self.address)
+
+
+class _Block(Pinned):
+    """How much of a block is taken, and the event after which that is free again."""
+
+    __slots__ = ("event", "used")
+
+    def __init__(self, queue: Queue) -> None:
+        super().__init__(queue, _BLOCK)
+        self.used = 0
+        self.event: Event | None = None
 
 
 class Staging:
