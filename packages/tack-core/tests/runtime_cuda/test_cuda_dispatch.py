@@ -1,0 +1,184 @@
+"""Warm launches, which C queues through the driver's function pointers, do what Python's do."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from emulated.driver import Driver
+
+import tack
+from tack.runtime import native
+
+pytestmark = pytest.mark.skipif(native.module is None, reason="the native dispatcher is not built")
+
+
+@tack.kernel
+def line(o: Any, a: Any) -> None:
+    for i in range(1, o.shape[0], 2):
+        o[i] = o[i] + i * a
+
+
+@tack.kernel
+def plane(o: Any, a: Any) -> None:
+    for i, j in tack.ndindex(o.shape[0], o.shape[1]):
+        o[i, j] = o[i, j] + (i * 1000 + j) * a
+
+
+@tack.kernel
+def space(o: Any, a: Any) -> None:
+    for i, j, k in tack.ndindex(o.shape[0], o.shape[1], o.shape[2]):
+        o[i, j, k] = o[i, j, k] + (i * 10000 + j * 100 + k) * a
+
+
+@tack.kernel
+def groups(o: Any, n: Any) -> None:
+    for i in range(n):
+        tack.barrier()
+        o[i % 4] = i
+
+
+@tack.kernel
+def total(o: Any) -> tack.i64:
+    for _i in range(1):
+        pass
+    return o[0]
+
+
+def hits(kernel: Any) -> int:
+    table = tack.default_device()._backend.cache[kernel].table
+    return 0 if table is None else table.counts()["hits"]
+
+
+def resolved(kernel: Any, *args: Any) -> bool:
+    assert native.module is not None
+    return native.module.resolve(kernel, args) is not None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape"),
+    [
+        *((line, (n,)) for n in (1, 2, 127, 128, 129, 511, 513, 4096, 100_003)),
+        *((plane, shape) for shape in ((1, 1), (1, 300), (300, 1), (7, 129), (64, 512), (65, 513))),
+        *((space, shape) for shape in ((1, 1, 1), (3, 5, 7), (1, 1, 300), (33, 9, 65), (130, 2, 2))),
+    ],
+    ids=str,
+)
+def test_ranges(kernel: Any, shape: tuple[int, ...]) -> None:
+    o = tack.zeros(shape, tack.i64)
+    for a in range(1, 7):
+        kernel(o, a)
+    assert hits(kernel) > 0
+    assert resolved(kernel, o, 1)
+    at = np.indices(shape)
+    expected = {1: at[0], 2: at[0] * 1000 + at[-1], 3: at[0] * 10000 + at[len(shape) // 2] * 100 + at[-1]}
+    values = expected[len(shape)] * 21
+    if kernel is line:
+        values[::2] = 0
+    np.testing.assert_array_equal(o.numpy(), values)
+
+
+@tack.kernel
+def put(o: Any, a: Any) -> None:
+    for i in range(o.shape[0]):
+        o[i] = a
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"])
+def test_arguments_of_every_kind(name: str) -> None:
+    o = tack.zeros(5, getattr(tack, name))
+    values: list[Any] = [0, 1, 100, True, np.int16(7), np.uint8(200) if name[0] != "i" else 50, 100]
+    values += [2**31, -1, -(2**40)] if name in ("i64", "f64") else []
+    values += [2**63 + 2**40] if name in ("u64", "f64") else []
+    values += [2.5, -1e30, np.float32(0.5)] if name[0] == "f" else []
+    for value in values:
+        for _ in range(4):
+            put(o, value)
+        assert o.numpy().tolist() == [o.dtype.numpy.type(value).item()] * 5, value
+        assert resolved(put, o, value)
+    put(tack.zeros(0, getattr(tack, name)), 3)
+
+
+def test_calls_that_are_left_to_python() -> None:
+    o = tack.full(10, 5, tack.i64)
+    for _ in range(4):
+        assert total(o) == 5
+    assert not resolved(total, o)  # the host waits for a result
+    for _ in range(4):
+        line(o, 1)
+    assert resolved(line, o, 1)
+    foreign = tack.array_from_ptr(o.address, tack.i64, 10, writable=True, owner=o)
+    assert not resolved(line, foreign, 1)
+    read_only = tack.array_from_ptr(o.address, tack.i64, 10, owner=o)
+    with pytest.raises(ValueError, match="read-only"):
+        line(read_only, 1)
+    o.__dlpack__()
+    assert not resolved(line, o, 1)
+
+
+def test_a_launch_has_a_limit_where_the_code_cannot_stride() -> None:
+    o = tack.zeros(4, tack.i64)
+    for _ in range(4):
+        groups(o, 256)
+    assert hits(groups) > 0
+    most = (2**31 - 1) * 256
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"{most + 256} iterations; a launch on CUDA has at most {most}"):
+            groups(o, most + 256)
+        with pytest.raises(ValueError, match="a multiple of 256"):
+            groups(o, 255)
+    groups(o, 256)
+
+
+def test_threads_that_never_saw_the_driver() -> None:
+    o = tack.zeros(100, tack.i64)
+    for _ in range(4):
+        line(o, 1)
+    before = hits(line)
+    threads = [threading.Thread(target=lambda: [line(o, 1) for _ in range(25)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert hits(line) == before + 100
+    assert o[99] == 99 * 104
+
+
+def test_other_threads_run_while_a_launch_waits_for_room(emulated: Driver) -> None:
+    """The driver may make a launch wait, and that with the GIL would stop every thread."""
+    o = tack.zeros(100, tack.i64)
+    for _ in range(4):
+        line(o, 1)
+    emulated.pace(synchronous=True, delay=20_000)
+    ticks = []
+    done = threading.Event()
+
+    def tick() -> None:
+        while not done.wait(0.001):
+            ticks.append(1)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    for _ in range(5):
+        line(o, 1)
+    done.set()
+    thread.join()
+    assert len(ticks) > 20
+
+
+def test_kernels_that_go_while_their_launches_are_queued(emulated: Driver) -> None:
+    from conformance.helpers import build
+
+    o = tack.zeros(100, tack.i64)
+    with emulated.held():
+        for _ in range(3):
+            kernel = build(
+                "@tack.kernel\ndef up(x):\n    for i in range(x.shape[0]):\n        x[i] += 1\n", "up"
+            )
+            for _ in range(5):
+                kernel(o)
+            assert resolved(kernel, o)
+            del kernel
+    assert o.numpy().tolist() == [15] * 100
