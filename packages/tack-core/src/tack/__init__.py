@@ -71,6 +71,7 @@ from tack.runtime.interop import memory_space as memory_space
 from tack.runtime.texture import Texture3D as Texture3D
 
 if TYPE_CHECKING:
+    from tack import algorithms as algorithms
     from tack import cache as cache
     from tack import math as math
     from tack import random as random
@@ -80,7 +81,7 @@ else:
 
     def __getattr__(name):
         """Imports a part that only some programs need, when it is first named."""
-        if name not in ("cache", "math", "random"):
+        if name not in ("algorithms", "cache", "math", "random"):
             raise AttributeError(f"module 'tack' has no attribute {name!r}")
         import importlib
 

@@ -40,6 +40,7 @@ def test_loops_multiply() -> None:
     assert 100 * once < cost(loop.format("100:i64")) < 110 * once
     assert 10 * once < cost(loop.format("n[%i]")) < 30 * once  # unknown: some
     assert 10 * once < cost("while lt(%v, 0.5:f32) {\n %v = call.erf(%v)\n }") < 30 * once
+    assert cost(loop.format("call.min(100:i64, n[%i])")) > 100 * once  # at most: that many
     assert cost(loop.format("0:i64")) < once
     assert cost("for %j in (0:i64, 5:i64, 0:i64) {\n %v = call.erf(%v)\n }") < once
 

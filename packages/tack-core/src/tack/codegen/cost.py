@@ -9,6 +9,7 @@ from tack.ir.nodes import (
     Atomic,
     Binary,
     Call,
+    Cast,
     Const,
     Expr,
     For,
@@ -62,7 +63,7 @@ def is_bounded(kernel: Kernel) -> bool:
 
 
 def _has_constant_range(loop: For) -> bool:
-    return all(isinstance(p, Const) for p in (loop.range.start, loop.range.stop, loop.range.step))
+    return _most_trips(loop.range) is not None
 
 
 def _body(body: tuple[Stmt, ...]) -> float:
@@ -94,11 +95,28 @@ def _arithmetic(index: Expr) -> float:
 
 
 def _trips(bounds: Range) -> float:
-    parts = (bounds.start, bounds.stop, bounds.step)
-    values = [int(p.value) for p in parts if isinstance(p, Const)]
-    if len(values) < 3:
-        return _UNKNOWN_TRIPS
-    return len(range(*values)) if values[2] > 0 else 0
+    most = _most_trips(bounds)
+    return _UNKNOWN_TRIPS if most is None else most
+
+
+def _most_trips(bounds: Range) -> int | None:
+    """How often a loop runs at most, if constants tell. `range(min(4096, n))` is taken to run 4096 times."""
+    stop = _upper_bound(bounds.stop)
+    if stop is None or not isinstance(bounds.start, Const) or not isinstance(bounds.step, Const):
+        return None
+    step = int(bounds.step.value)
+    return len(range(int(bounds.start.value), stop, step)) if step > 0 else 0
+
+
+def _upper_bound(value: Expr) -> int | None:
+    """A constant that the integer ``value`` does not exceed."""
+    if isinstance(value, Const):
+        return int(value.value)
+    if isinstance(value, Call) and value.function == "min":
+        return min((b for b in map(_upper_bound, value.args) if b is not None), default=None)
+    if isinstance(value, Cast) and value.to.is_signed:
+        return _upper_bound(value.operand)
+    return None
 
 
 def _own(node: Node) -> float:

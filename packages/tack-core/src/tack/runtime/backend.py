@@ -137,6 +137,7 @@ class Backend(ABC):
         supports_workgroups: whether kernels may use shared memory, barriers and lane ids.
         specializes_disjoint: whether calls whose written arrays overlap no other have code of their own.
         wraps_host_memory: whether its kernels can use NumPy's memory where it is.
+        iteration_cache: bytes of local arrays that each iteration has in a fast cache to itself; 0: few.
         device_memory_spaces: the spaces (`memory_space`) that `wrap_ptr` takes; empty: no check.
         device_options: the keyword options that ``tack.device`` passes on.
         requires_alignment: whether elements must be at multiples of their size, which `wrap_ptr` checks.
@@ -152,6 +153,7 @@ class Backend(ABC):
     supports_workgroups: bool = False
     specializes_disjoint: bool = False
     wraps_host_memory: bool = False
+    iteration_cache: int = 0
     device_memory_spaces: tuple[str, ...] = ()
     device_options: ClassVar[tuple[str, ...]] = ()
     requires_alignment: bool = False

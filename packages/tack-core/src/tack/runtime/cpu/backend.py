@@ -61,6 +61,7 @@ class CpuBackend(Backend):
     supports_workgroups = True
     specializes_disjoint = True
     wraps_host_memory = True
+    iteration_cache = 1 << 18  # about half of the second level
     device_options = ("num_threads",)
 
     def __init__(self, ordinal: int = 0, *, num_threads: object = None) -> None:

@@ -1,0 +1,224 @@
+"""The kernels of radix sort: counting the digits of a chunk of keys, and moving its elements to their places.
+
+A pass reads a digit of eight bits. Elements either go straight to their places, which is what GPUs are left
+with so far, or are first put in order in an array of the iteration's own. Then runs go to memory instead of
+single elements, which is four times as fast on a CPU, whose cache holds the array.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import tack
+from tack.dtypes import DType, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from tack.lang.kernel import Func, Kernel
+
+__all__ = ["DIGITS", "chunk_size", "count_kernel", "move_kernel"]
+
+DIGITS = tack.constant(256)
+
+_MOST = 1 << 15  # elements of a chunk
+_PLAIN = 1 << 11
+_UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
+_SIGNED = {8: i8, 16: i16, 32: i32, 64: i64}
+_INFINITY = {f32: 0x7F800000, f64: 0x7FF0000000000000}  # the bits; those of NaN are greater
+
+
+def chunk_size(itemsize: int, cache_size: int) -> int:
+    """How many elements of ``itemsize`` bytes an iteration handles, half filling ``cache_size``; or some."""
+    room = cache_size // 2 // itemsize
+    return min(_MOST, 1 << (room.bit_length() - 1)) if room else _PLAIN
+
+
+@cache
+def count_kernel(dtype: DType, chunk_size: int) -> Kernel:
+    """``counts[d, c]``: how often digit d occurs in chunk c."""
+    chunk_length = tack.constant(chunk_size)
+    digit = _digit(dtype)
+
+    @tack.kernel
+    def count_digits(keys: Any, counts: Any, n: Any, chunks: Any, shift: Any, descending: Any) -> None:
+        for chunk in range(chunks):
+            bins = tack.local_array(DIGITS, i32)
+            for d in range(DIGITS):
+                bins[d] = 0
+            first = chunk * chunk_length
+            for j in range(min(chunk_length, n - first)):
+                bins[digit(keys[first + j], shift, descending)] += 1
+            for d in range(DIGITS):
+                counts[d * chunks + chunk] = bins[d]
+
+    return count_digits
+
+
+@cache
+def move_kernel(dtype: DType, value_dtype: DType | None, chunk_size: int, staged: bool) -> Kernel:
+    """Moves keys, and values with them; those of digit d in chunk c start at ``places[d, c]``."""
+    if not staged:
+        return _move_keys(dtype, chunk_size) if value_dtype is None else _move_pairs(dtype, chunk_size)
+    if value_dtype is None:
+        return _stage_keys(dtype, chunk_size)
+    return _stage_pairs(dtype, value_dtype, chunk_size)
+
+
+def _move_keys(dtype: DType, chunk_size: int) -> Kernel:
+    chunk_length = tack.constant(chunk_size)
+    digit = _digit(dtype)
+
+    @tack.kernel
+    def move_keys(
+        keys: Any, out: Any, counts: Any, places: Any, n: Any, chunks: Any, shift: Any, descending: Any
+    ) -> None:
+        for chunk in range(chunks):
+            place = tack.local_array(DIGITS, i64)
+            for d in range(DIGITS):
+                place[d] = places[d * chunks + chunk]
+            first = chunk * chunk_length
+            for j in range(min(chunk_length, n - first)):
+                key = keys[first + j]
+                d = digit(key, shift, descending)
+                out[place[d]] = key
+                place[d] += 1
+
+    return move_keys
+
+
+def _move_pairs(dtype: DType, chunk_size: int) -> Kernel:
+    chunk_length = tack.constant(chunk_size)
+    digit = _digit(dtype)
+
+    @tack.kernel
+    def move_pairs(
+        keys: Any, values: Any, out_keys: Any, out_values: Any, counts: Any, places: Any,
+        n: Any, chunks: Any, shift: Any, descending: Any,
+    ) -> None:  # fmt: skip
+        for chunk in range(chunks):
+            place = tack.local_array(DIGITS, i64)
+            for d in range(DIGITS):
+                place[d] = places[d * chunks + chunk]
+            first = chunk * chunk_length
+            for j in range(min(chunk_length, n - first)):
+                key = keys[first + j]
+                d = digit(key, shift, descending)
+                out_keys[place[d]] = key
+                out_values[place[d]] = values[first + j]
+                place[d] += 1
+
+    return move_pairs
+
+
+@tack.func
+def _starts(place: Any, counts: Any, chunk: Any, chunks: Any) -> None:
+    """Where the elements of each digit start in the chunk."""
+    total = 0
+    for d in range(DIGITS):
+        place[d] = total
+        total += i32(counts[d * chunks + chunk])
+
+
+@tack.func
+def _write_runs(out: Any, staged: Any, place: Any, places: Any, chunk: Any, chunks: Any) -> None:
+    """Write each digit's elements, which end at ``place[d]``, where those of the chunk belong."""
+    start = 0
+    for d in range(DIGITS):
+        to = i64(places[d * chunks + chunk]) - start
+        for k in range(start, place[d]):
+            out[to + k] = staged[k]
+        start = place[d]
+
+
+def _stage_keys(dtype: DType, chunk_size: int) -> Kernel:
+    chunk_length = tack.constant(chunk_size)
+    digit = _digit(dtype)
+
+    @tack.kernel
+    def stage_keys(
+        keys: Any, out: Any, counts: Any, places: Any, n: Any, chunks: Any, shift: Any, descending: Any
+    ) -> None:
+        for chunk in range(chunks):
+            staged = tack.local_array(chunk_length, dtype)
+            place = tack.local_array(DIGITS, i32)
+            _starts(place, counts, chunk, chunks)
+            first = chunk * chunk_length
+            for j in range(min(chunk_length, n - first)):
+                key = keys[first + j]
+                d = digit(key, shift, descending)
+                staged[place[d]] = key
+                place[d] += 1
+            _write_runs(out, staged, place, places, chunk, chunks)
+
+    return stage_keys
+
+
+def _stage_pairs(dtype: DType, value_dtype: DType, chunk_size: int) -> Kernel:
+    chunk_length = tack.constant(chunk_size)
+    digit = _digit(dtype)
+
+    @tack.kernel
+    def stage_pairs(
+        keys: Any, values: Any, out_keys: Any, out_values: Any, counts: Any, places: Any,
+        n: Any, chunks: Any, shift: Any, descending: Any,
+    ) -> None:  # fmt: skip
+        for chunk in range(chunks):
+            staged_keys = tack.local_array(chunk_length, dtype)
+            staged_values = tack.local_array(chunk_length, value_dtype)
+            place = tack.local_array(DIGITS, i32)
+            _starts(place, counts, chunk, chunks)
+            first = chunk * chunk_length
+            for j in range(min(chunk_length, n - first)):
+                key = keys[first + j]
+                d = digit(key, shift, descending)
+                staged_keys[place[d]] = key
+                staged_values[place[d]] = values[first + j]
+                place[d] += 1
+            _write_runs(out_keys, staged_keys, place, places, chunk, chunks)
+            _write_runs(out_values, staged_values, place, places, chunk, chunks)
+
+    return stage_pairs
+
+
+def _digit(dtype: DType) -> Func:
+    """The device function that gives eight bits of a key, from ``shift`` on."""
+    ordered = _key(dtype)
+
+    @tack.func
+    def digit(value: Any, shift: Any, descending: Any) -> Any:
+        return i32((ordered(value, descending) >> shift) & 255)
+
+    return digit
+
+
+def _key(dtype: DType) -> Func:
+    """The device function that maps a number to an unsigned integer in the same order, NaN to the last."""
+    unsigned = _UNSIGNED[dtype.bits]
+    sign = tack.constant(1 << (dtype.bits - 1))
+    greatest = tack.constant(unsigned.max)
+    signed = _SIGNED[dtype.bits]
+    magnitude = tack.constant(signed.max)
+    last_bit = tack.constant(dtype.bits - 1)
+    infinity = tack.constant(_INFINITY.get(dtype, 0))
+
+    @tack.func
+    def unsigned_key(value: Any, descending: Any) -> Any:
+        return ~value if descending else value
+
+    @tack.func
+    def signed_key(value: Any, descending: Any) -> Any:
+        key = unsigned(unsigned(value) ^ unsigned(sign))
+        return ~key if descending else key
+
+    @tack.func
+    def float_key(value: Any, descending: Any) -> Any:
+        bits = tack.bitcast(value, unsigned)
+        negative = unsigned(tack.bitcast(bits, signed) >> last_bit)  # all bits, or none
+        key = unsigned(bits ^ (negative | unsigned(sign)))
+        if bits == unsigned(sign):  # -0.0 is 0.0
+            key = unsigned(sign)
+        if descending:
+            key = ~key
+        return unsigned(greatest) if (bits & unsigned(magnitude)) > unsigned(infinity) else key
+
+    if dtype.is_float:
+        return float_key
+    return signed_key if dtype.is_signed else unsigned_key

@@ -1,0 +1,134 @@
+"""Inclusive and exclusive scans: each block's total, a scan of the totals, and a scan of each block.
+
+The totals are scanned in the same way, so the depth is the logarithm of the size to the base of a block.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import tack
+from tack.algorithms.common import (
+    BLOCK,
+    accumulator,
+    as_array,
+    block_count,
+    check_op,
+    combiner,
+    identity,
+    prefix,
+    result_array,
+)
+from tack.dtypes import as_dtype
+from tack.lang.kernel import Kernel
+
+__all__ = ["exclusive_scan", "inclusive_scan"]
+
+
+def inclusive_scan(
+    x: Any, op: str = "sum", *, n: int | None = None, out: Any = None, dtype: object = None
+) -> tack.Array:
+    """``out[i] = x[0] op ... op x[i]``, 1-D, for the first ``n`` elements.
+
+    Args:
+        op: ``"sum"``, ``"min"`` or ``"max"``. NaN wins in the last two.
+        out: takes the result; may be ``x``.
+        dtype: of the result, the dtype of ``x`` unless given. Sums are computed in i64, u64 or f64 and stored
+            as a kernel stores: integers keep their low bits.
+    """
+    return _scan("inclusive_scan", x, op, n, out, dtype)[0]
+
+
+def exclusive_scan(
+    x: Any,
+    op: str = "sum",
+    *,
+    n: int | None = None,
+    out: Any = None,
+    dtype: object = None,
+    total: bool = False,
+) -> Any:
+    """``out[i] = x[0] op ... op x[i - 1]``, 1-D, for the first ``n`` elements.
+
+    ``out[0]`` is the identity of ``op``: 0 for a sum, and for ``"min"`` (``"max"``) infinity or the greatest
+    (least) integer of the dtype of ``x``. The other arguments are those of `inclusive_scan`.
+
+    Returns:
+        The array; with ``total``, the array and the result for all n elements as a Python number.
+    """
+    found, carries, count = _scan("exclusive_scan", x, op, n, out, dtype, exclusive=True)
+    return (found, carries[count]) if total else found
+
+
+def _scan(
+    function: str, x: Any, op: str, n: int | None, out: Any, dtype: object, exclusive: bool = False
+) -> tuple[tack.Array, tack.Array, int]:
+    """The result, and the carries with their number, behind which stands the total."""
+    op = check_op(function, op)
+    source = as_array(function, "x", x)
+    count = prefix(function, source.size, n)
+    wanted = getattr(out, "dtype", None) if dtype is None else dtype
+    target = source.scalar if wanted is None else as_dtype(wanted)
+    result = result_array(function, out, count, target, source)
+    carries = scan(source, result, count, op, exclusive)
+    return result, carries, block_count(count)
+
+
+def scan(x: tack.Array, out: tack.Array, n: int, op: str, exclusive: bool) -> tack.Array:
+    """Scan 1-D ``x`` into ``out``, which may be ``x``.
+
+    Returns:
+        What stands before each block, in the accumulator's dtype, and last the total.
+    """
+    wide = accumulator(x, op)
+    blocks = block_count(n)
+    carries = tack.full(blocks + 1, identity(op, wide), wide, device=x.device)
+    totals, rows = _kernels(op, wide.is_float)
+    if blocks:
+        totals(x, carries, n, blocks)
+        if blocks > 1:
+            scan(carries, carries, blocks + 1, op, True)
+        else:
+            _shift(carries)
+        rows(x, out, carries, n, blocks, int(exclusive))
+    return carries
+
+
+@tack.kernel
+def _shift(carries: Any) -> None:
+    """The exclusive scan of one block's total, which stands before the identity."""
+    for _ in range(1):
+        carries[0], carries[1] = carries[1], carries[0]
+
+
+@cache
+def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
+    """The kernels of one operation: totals of blocks, and scans of blocks."""
+    combine = combiner(op, is_float)
+
+    @tack.kernel(fastmath=op == "sum")  # so that sums of floats vectorize
+    def block_totals(x: Any, totals: Any, n: Any, blocks: Any) -> None:
+        for block in range(blocks):
+            start = block * BLOCK
+            total = totals[block]
+            for j in range(min(BLOCK, n - start)):
+                total = combine(total, x[start + j])
+            totals[block] = total
+
+    @tack.kernel
+    def block_scans(x: Any, out: Any, carries: Any, n: Any, blocks: Any, exclusive: Any) -> None:
+        for block in range(blocks):
+            start = block * BLOCK
+            total = carries[block]
+            if exclusive:
+                for j in range(min(BLOCK, n - start)):
+                    before = total
+                    total = combine(total, x[start + j])
+                    out[start + j] = before
+            else:
+                for j in range(min(BLOCK, n - start)):
+                    total = combine(total, x[start + j])
+                    out[start + j] = total
+
+    return block_totals, block_scans

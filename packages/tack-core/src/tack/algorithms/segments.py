@@ -1,0 +1,173 @@
+"""Scans and reductions that start anew at each segment of an array.
+
+The segments are given by offsets, as rows are in a compressed sparse matrix: segment s is
+``x[offsets[s]:offsets[s + 1]]``. Work is divided by elements, so that lengths of segments do not matter.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import tack
+from tack.algorithms.common import (
+    BLOCK,
+    accumulator,
+    as_array,
+    block_count,
+    check_op,
+    combiner,
+    identity,
+    result_array,
+    same_device,
+)
+from tack.dtypes import as_dtype, i64, u8
+from tack.lang.kernel import Kernel
+
+__all__ = ["reduce_segments", "segmented_reduce", "segmented_scan"]
+
+_INCLUSIVE, _EXCLUSIVE, _CARRIES = 0, 1, 2
+
+
+def segmented_scan(
+    x: Any, offsets: Any, op: str = "sum", *, exclusive: bool = False, out: Any = None, dtype: object = None
+) -> tack.Array:
+    """The scan of each segment of ``x``, 1-D.
+
+    Args:
+        offsets: m + 1 integers that do not decrease, from 0 to the size of ``x``, for m segments; some may be
+            empty. Elements in front of the first are a segment too, those after the last belong to the last.
+        op: ``"sum"``, ``"min"`` or ``"max"``.
+        exclusive: whether an element's result leaves it out; the first of a segment gets the identity.
+        out: takes the result; may be ``x``.
+        dtype: of the result, the dtype of ``x`` unless given; sums are computed in i64, u64 or f64.
+    """
+    function = "segmented_scan"
+    op = check_op(function, op)
+    source = as_array(function, "x", x)
+    starts = _offsets(function, offsets, source)
+    wanted = getattr(out, "dtype", None) if dtype is None else dtype
+    target = source.scalar if wanted is None else as_dtype(wanted)
+    result = result_array(function, out, source.size, target, source)
+    _scan(source, _heads(starts, source), result, op, _EXCLUSIVE if exclusive else _INCLUSIVE)
+    return result
+
+
+def segmented_reduce(x: Any, offsets: Any, op: str = "sum", *, out: Any = None) -> tack.Array:
+    """The reduction of each segment of ``x``, of shape (m,); an empty one gives the identity of ``op``.
+
+    The arguments are those of `segmented_scan`. Sums of integers are i64 or u64, and wrap; other results have
+    the dtype of ``x``.
+    """
+    function = "segmented_reduce"
+    op = check_op(function, op)
+    source = as_array(function, "x", x)
+    starts = _offsets(function, offsets, source)
+    wide = accumulator(source, op)
+    target = source.scalar if wide.is_float else wide
+    result = result_array(function, out, starts.size - 1, target, source)
+    reduce_segments(source, starts, result, op)
+    return result
+
+
+def reduce_segments(x: tack.Array, offsets: tack.Array, out: tack.Array, op: str) -> None:
+    """Reduce the segments of 1-D ``x`` into ``out``."""
+    wide = accumulator(x, op)
+    running = tack.empty(x.size, wide, device=x.device)
+    _scan(x, _heads(offsets, x), running, op, _INCLUSIVE)
+    start = tack.full(1, identity(op, wide), wide, device=x.device)
+    _segment_ends(running, offsets, start, out, x.size, offsets.size - 1)
+
+
+def _offsets(function: str, offsets: Any, x: tack.Array) -> tack.Array:
+    starts = as_array(function, "offsets", offsets)
+    if starts.scalar.is_float:
+        raise TypeError(f"{function}: offsets are integers, not {starts.dtype}")
+    if not starts.size:
+        raise ValueError(f"{function}: offsets has no element; m segments have m + 1 offsets")
+    same_device(function, "offsets", starts, x)
+    return starts
+
+
+def _heads(offsets: tack.Array, x: tack.Array) -> tack.Array:
+    """1 where a segment starts, else 0."""
+    heads = tack.zeros(x.size, u8, device=x.device)
+    _mark_heads(offsets, heads, x.size, offsets.size)
+    return heads
+
+
+def _scan(x: tack.Array, heads: tack.Array, out: tack.Array, op: str, mode: int) -> None:
+    """Scan ``x`` into ``out``, starting anew where ``heads`` is not 0.
+
+    Blocks are combined by the same scan: a block's total is that since its last head, and it is a head if it
+    has one. What stands before a block is then the running total before its own head counts.
+    """
+    blocks = block_count(x.size)
+    wide = accumulator(x, op)
+    carries = tack.full(blocks, identity(op, wide), wide, device=x.device)
+    start = tack.full(1, identity(op, wide), wide, device=x.device)
+    totals, rows = _kernels(op, wide.is_float)
+    if blocks > 1:
+        flags = tack.empty(blocks, u8, device=x.device)
+        totals(x, heads, carries, flags, x.size, blocks)
+        _scan(carries, flags, carries, op, _CARRIES)
+    rows(x, heads, out, carries, start, x.size, blocks, mode)
+
+
+@cache
+def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
+    """The kernels of one operation: totals of blocks, and scans of blocks."""
+    combine = combiner(op, is_float)
+
+    @tack.kernel
+    def segment_totals(x: Any, heads: Any, totals: Any, flags: Any, n: Any, blocks: Any) -> None:
+        for block in range(blocks):
+            first = block * BLOCK
+            start = totals[block]
+            total = start
+            flag = 0
+            for j in range(min(BLOCK, n - first)):
+                if heads[first + j] != 0:
+                    total = start
+                    flag = 1
+                total = combine(total, x[first + j])
+            totals[block] = total
+            flags[block] = flag
+
+    @tack.kernel
+    def segment_scans(
+        x: Any, heads: Any, out: Any, carries: Any, start: Any, n: Any, blocks: Any, mode: Any
+    ) -> None:
+        for block in range(blocks):
+            first = block * BLOCK
+            total = carries[block]
+            for j in range(min(BLOCK, n - first)):
+                i = first + j
+                before = total
+                if heads[i] != 0:
+                    total = start[0]
+                    if mode != 2:
+                        before = total
+                total = combine(total, x[i])
+                out[i] = total if mode == 0 else before
+
+    return segment_totals, segment_scans
+
+
+@tack.kernel
+def _mark_heads(offsets: Any, heads: Any, n: Any, count: Any) -> None:
+    for s in range(count):
+        first = i64(offsets[s])
+        if first >= 0 and first < n:
+            heads[first] = 1
+
+
+@tack.kernel
+def _segment_ends(running: Any, offsets: Any, start: Any, out: Any, n: Any, segments: Any) -> None:
+    for s in range(segments):
+        first = i64(offsets[s])
+        end = i64(offsets[s + 1])
+        result = start[0]
+        if first >= 0 and first < end and end <= n:
+            result = running[end - 1]
+        out[s] = result

@@ -1,0 +1,114 @@
+"""Stable radix sort, eight bits of the key at a time, from the lowest.
+
+Each pass counts the digits in every chunk, scans the counts, digit by digit and in it chunk by chunk, and
+moves each element to the place that its digit and its chunk have reached.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tack
+from tack.algorithms.common import as_array, index_dtype, overlap, prefix, result_array, same_device
+from tack.algorithms.indexing import gather
+from tack.algorithms.radix import DIGITS, chunk_size, count_kernel, move_kernel
+from tack.algorithms.scans import scan
+
+__all__ = ["argsort", "sort", "sort_by_key"]
+
+
+def sort(x: Any, *, descending: bool = False, n: int | None = None, out: Any = None) -> tack.Array:
+    """The first ``n`` elements of ``x`` in order, 1-D; NaNs come last, also if ``descending``.
+
+    Equal elements, such as 0.0 and -0.0, keep their order. ``out`` may be ``x``.
+    """
+    source = as_array("sort", "x", x)
+    count = prefix("sort", source.size, n)
+    result = result_array("sort", out, count, source.dtype, source)
+    _sort([source], [result], count, descending)
+    return result
+
+
+def argsort(x: Any, *, descending: bool = False, n: int | None = None) -> tack.Array:
+    """The indices that sort the first ``n`` elements of ``x`` as `sort` does, equal elements in order.
+
+    They are i32, or i64 for more than 2^31 - 1 elements.
+    """
+    source = as_array("argsort", "x", x)
+    count = prefix("argsort", source.size, n)
+    indices = _numbers(count, source)
+    sorted_keys = tack.empty(count, source.dtype, device=source.device)
+    _sort([source, indices], [sorted_keys, indices], count, descending)
+    return indices
+
+
+def sort_by_key(
+    keys: Any,
+    values: Any,
+    *,
+    descending: bool = False,
+    n: int | None = None,
+    out: tuple[Any, Any] | None = None,
+) -> tuple[tack.Array, tack.Array]:
+    """The first ``n`` keys in the order of `sort`, and the values that belong to them, both 1-D.
+
+    Args:
+        values: as many numbers, vectors or matrices as there are keys.
+        out: two arrays that take the results; they may be ``keys`` and ``values``.
+    """
+    function = "sort_by_key"
+    source = as_array(function, "keys", keys)
+    payload = as_array(function, "values", values, vectors=True)
+    if payload.size != source.size:
+        raise ValueError(f"{function}: there are {source.size} keys and {payload.size} values")
+    same_device(function, "values", payload, source)
+    count = prefix(function, source.size, n)
+    out_keys, out_values = (None, None) if out is None else out
+    sorted_keys = result_array(function, out_keys, count, source.dtype, source, name="out[0]")
+    sorted_values = result_array(function, out_values, count, payload.dtype, source, name="out[1]")
+    if payload.components:  # moved once
+        order = _numbers(count, source)
+        _sort([source, order], [sorted_keys, order], count, descending)
+        gather(payload.copy() if overlap(payload, sorted_values) else payload, order, out=sorted_values)
+    else:
+        _sort([source, payload], [sorted_keys, sorted_values], count, descending)
+    return sorted_keys, sorted_values
+
+
+def _sort(arrays: list[tack.Array], outs: list[tack.Array], n: int, descending: bool) -> None:
+    """Sort the first ``n`` keys, and values if given, into ``outs``, which may be the same arrays."""
+    if n == 0:
+        return
+    keys, device, fast = arrays[0], arrays[0].device, arrays[0]._backend.iteration_cache
+    passes = keys.itemsize
+    if passes == 1:  # which cannot move elements in place
+        arrays = [a.copy() if overlap(a, out) else a for a, out in zip(arrays, outs, strict=True)]
+        spares = outs
+    else:
+        spares = [tack.empty(n, a.dtype, device=device) for a in arrays]
+    length = chunk_size(sum(a.itemsize for a in arrays), fast)
+    chunks = -(-n // length)
+    counts = tack.empty(chunks * int(DIGITS), index_dtype(n), device=device)
+    places = tack.empty(counts.size, counts.dtype, device=device)
+    count = count_kernel(keys.scalar, length)
+    move = move_kernel(keys.scalar, arrays[1].scalar if len(arrays) > 1 else None, length, fast > 0)
+    for number in range(passes):
+        to = outs if (passes - number) % 2 else spares  # the last pass writes to outs
+        about = (n, chunks, 8 * number, int(descending))
+        count(arrays[0], counts, *about)
+        scan(counts, places, counts.size, "sum", True)
+        move(*arrays, *to, counts, places, *about)
+        arrays = to
+
+
+def _numbers(n: int, like: tack.Array) -> tack.Array:
+    """0, 1, ..., n - 1."""
+    out = tack.empty(n, index_dtype(n), device=like.device)
+    _count_up(out, n)
+    return out
+
+
+@tack.kernel
+def _count_up(out: Any, n: Any) -> None:
+    for i in range(n):
+        out[i] = i

@@ -1,0 +1,60 @@
+"""What the algorithms refuse, before anything runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tack
+from tack import algorithms
+
+X = np.arange(4, dtype=np.int32)
+VECTORS = tack.zeros(4, tack.vec3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: algorithms.inclusive_scan([1, 2]), TypeError, "x is an array, not list"),
+        (lambda: algorithms.inclusive_scan(VECTORS), TypeError, "has elements of vec3"),
+        (lambda: algorithms.inclusive_scan(X, "product"), ValueError, "'sum', 'min', 'max', not 'product'"),
+        (lambda: algorithms.inclusive_scan(X, n=5), ValueError, "between 0 and the 4 elements given, not 5"),
+        (lambda: algorithms.sort(X, n=-1), ValueError, "not -1"),
+        (lambda: algorithms.sort(X, n=1.5), TypeError, "n is an integer, not float"),
+        (lambda: algorithms.sort(X, out=np.zeros(4)), TypeError, "out is of f64; the result is of i32"),
+        (lambda: algorithms.sort(X, out=np.zeros(3, np.int32)), ValueError, "out has 3 elements"),
+        (lambda: algorithms.sort(X, out=4), TypeError, "out is an array, not int"),
+        (lambda: algorithms.sort_by_key(X, X[:3]), ValueError, "4 keys and 3 values"),
+        (lambda: algorithms.reduce_by_key(X, X[:3]), ValueError, "4 keys and 3 values"),
+        (lambda: algorithms.segmented_scan(X, np.zeros(2)), TypeError, "offsets are integers"),
+        (lambda: algorithms.segmented_reduce(X, X[:0]), ValueError, "offsets has no element"),
+        (lambda: algorithms.compact(X, X[:3]), ValueError, "mask has 3 elements, x has 4"),
+        (lambda: algorithms.gather(X, np.zeros(3)), TypeError, "indices are integers, not f64"),
+        (lambda: algorithms.scatter(tack.zeros(3), X, VECTORS), TypeError, "do not fit out"),
+        (lambda: algorithms.searchsorted(X, np.zeros(3)), TypeError, "x is of i32, values are of f64"),
+        (lambda: algorithms.searchsorted(X, X, side="both"), ValueError, "'left' or 'right'"),
+        (lambda: algorithms.reduce(X, axis=1), ValueError, "axis 1 of an array with 1 dimensions"),
+        (lambda: algorithms.reduce(X, "median"), ValueError, "not 'median'"),
+        (lambda: algorithms.norm(X, 3), ValueError, "order is 1, 2 or math.inf"),
+        (lambda: algorithms.dot(X, X[:3]), ValueError, "x has 4 elements, y has 3"),
+        (lambda: algorithms.histogram(X, bins=0), ValueError, "positive"),
+        (lambda: algorithms.histogram(X, bins=[1, 0]), ValueError, "monotonically"),
+        (lambda: algorithms.histogram(X, bins=[1]), ValueError, "at least two"),
+        (lambda: algorithms.histogram(X, bins="auto"), TypeError, "histogram_bin_edges"),
+    ],
+)
+def test_what_is_refused(call, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_a_read_only_result() -> None:
+    frozen = np.zeros(4, np.int32)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        algorithms.sort(X, out=frozen)
+    assert algorithms.sort(frozen).numpy().tolist() == [0] * 4
+
+
+def test_it_loads_when_first_named() -> None:
+    assert tack.algorithms is algorithms
