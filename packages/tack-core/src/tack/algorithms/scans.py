@@ -85,21 +85,12 @@ def scan(x: tack.Array, out: tack.Array, n: int, op: str, exclusive: bool) -> ta
     blocks = block_count(n)
     carries = tack.full(blocks + 1, identity(op, wide), wide, device=x.device)
     totals, rows = _kernels(op, wide.is_float)
-    if blocks:
+    if blocks > 1:
         totals(x, carries, n, blocks)
-        if blocks > 1:
-            scan(carries, carries, blocks + 1, op, True)
-        else:
-            _shift(carries)
+        scan(carries, carries, blocks, op, True)
+    if blocks:
         rows(x, out, carries, n, blocks, int(exclusive))
     return carries
-
-
-@tack.kernel
-def _shift(carries: Any) -> None:
-    """The exclusive scan of one block's total, which stands before the identity."""
-    for _ in range(1):
-        carries[0], carries[1] = carries[1], carries[0]
 
 
 @cache
@@ -130,5 +121,7 @@ def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
                 for j in range(min(BLOCK, n - start)):
                     total = combine(total, x[start + j])
                     out[start + j] = total
+            if block + 1 == blocks:
+                carries[blocks] = total
 
     return block_totals, block_scans

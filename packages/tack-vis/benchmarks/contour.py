@@ -1,0 +1,128 @@
+"""Contours of a sphere beside vtkFlyingEdges3D on one thread: time, and peak memory.
+
+    python contour.py
+    python contour.py --sizes 21 256 --repeat 30
+
+Both are measured in turns, so that a busy machine slows both. Times are medians of calls after the first;
+what is cold or comes from the disk cache is measured by starting processes (--first).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+
+FIRST = """
+import time, numpy as np
+from time import perf_counter
+import tack, tack.vis
+g = np.linspace(-1, 1, 21, dtype=np.float32)
+z, y, x = np.meshgrid(g, g, g, indexing="ij")
+volume = np.sqrt(x * x + y * y + z * z)
+import llvmlite.binding
+began = perf_counter()
+tack.vis.contour(volume, 0.7)
+print((perf_counter() - began) * 1e3)
+"""
+
+
+def sphere(n: int) -> np.ndarray:
+    axis = np.linspace(-1, 1, n, dtype=np.float32)
+    z, y, x = np.meshgrid(axis, axis, axis, indexing="ij")
+    return np.sqrt(x * x + y * y + z * z)
+
+
+def vtk_contour(volume: np.ndarray, level: float) -> Callable[[], object] | None:
+    """A function that runs VTK's filter once more, or None without VTK."""
+    try:
+        from vtkmodules.util.numpy_support import numpy_to_vtk
+        from vtkmodules.vtkCommonCore import vtkSMPTools
+        from vtkmodules.vtkCommonDataModel import vtkImageData
+        from vtkmodules.vtkFiltersCore import vtkFlyingEdges3D
+    except ImportError:
+        return None
+    vtkSMPTools.Initialize(1)
+    image = vtkImageData()
+    image.SetDimensions(*volume.shape[::-1])
+    image.GetPointData().SetScalars(numpy_to_vtk(volume.ravel()))
+    filter_ = vtkFlyingEdges3D()
+    filter_.SetInputData(image)
+    filter_.SetValue(0, level)
+    filter_.ComputeNormalsOff()
+    filter_.ComputeGradientsOff()
+    filter_.ComputeScalarsOff()
+
+    def run() -> object:
+        filter_.Modified()
+        filter_.Update()
+        return filter_.GetOutput()
+
+    return run
+
+
+def timed(call: Callable[[], object]) -> float:
+    began = perf_counter()
+    call()
+    return (perf_counter() - began) * 1e3
+
+
+def steady(n: int, level: float, repeat: int) -> None:
+    from tack.vis import contour
+
+    volume = sphere(n)
+    peer = vtk_contour(volume, level)
+    calls = [lambda: contour(volume, level), *([peer] if peer else [])]
+    for call in calls * 3:
+        call()
+    times = [[timed(call) for call in calls] for _ in range(repeat)]
+    medians = [statistics.median(column) for column in zip(*times, strict=True)]
+    mesh = contour(volume, level)
+    size = f"{n}³: {mesh.points.shape[0]:,} points, {mesh.triangles.shape[0]:,} triangles"
+    line = f"{size}; Tack {medians[0]:.3f} ms"
+    if peer:
+        ratio = statistics.median(ours / theirs for ours, theirs in times)
+        line += f", VTK (1 thread) {medians[1]:.3f} ms, ratio {ratio:.2f}"
+    print(line)
+
+
+def first(count: int) -> None:
+    """The first contour of a process after imports, without a disk cache and with a warm one."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, cache in (("cold", {"TACK_CACHE": "off"}), ("warm cache", {"TACK_CACHE_DIR": folder})):
+            environment = {k: v for k, v in os.environ.items() if k != "TACK_CACHE"} | cache
+            runs = [
+                subprocess.run(
+                    [sys.executable, "-c", FIRST], env=environment, capture_output=True, check=True
+                )
+                for _ in range(count + 1)
+            ]
+            times = [float(run.stdout) for run in runs[1:]]
+            print(f"first contour of 21³, {name}: {statistics.median(times):.1f} ms, least {min(times):.1f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[21, 256], help="voxels along an axis")
+    parser.add_argument("--level", type=float, default=0.7, help="the radius; the volume's half-width is 1")
+    parser.add_argument("--repeat", type=int, default=21, help="calls that are timed")
+    parser.add_argument(
+        "--first", type=int, default=0, metavar="N", help="also time N first calls of processes"
+    )
+    args = parser.parse_args()
+    for n in args.sizes:
+        steady(n, args.level, args.repeat * (10 if n < 64 else 1))
+    if args.first:
+        first(args.first)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

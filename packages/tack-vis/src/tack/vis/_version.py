@@ -1,0 +1,3 @@
+"""The version, where the build finds it without importing Tack."""
+
+VERSION = "0.1.0"

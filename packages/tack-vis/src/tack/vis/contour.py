@@ -1,0 +1,268 @@
+"""Surfaces of equal value in volumes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+import tack
+from tack.algorithms import exclusive_scan
+from tack.dtypes import DType, f32, f64, i32, i64, u64
+from tack.vis.flying_edges import (
+    classify_kernel,
+    count_kernel,
+    usable_cells,
+    usable_edges,
+    validity,
+    write_kernel,
+)
+from tack.vis.mesh import Mesh
+from tack.vis.points import field_kernel, normal_kernel, position_kernel
+
+__all__ = ["contour"]
+
+
+def contour(
+    volume: Any,
+    values: float | Sequence[float],
+    *,
+    spacing: Sequence[float] = (1.0, 1.0, 1.0),
+    origin: Sequence[float] = (0.0, 0.0, 0.0),
+    coordinates: Sequence[Any] | None = None,
+    mask: Any = None,
+    normals: bool = False,
+    scalars: bool = False,
+    fields: Mapping[str, Any] | None = None,
+) -> Mesh:
+    """The surfaces on which ``volume`` has the given values, by the flying-edges method.
+
+    Points are merged, and where the surface does not leave the grid it is closed. Triangles are
+    counterclockwise as seen from where the volume is less. All runs on the volume's device; the host waits
+    for the sizes alone.
+
+    Args:
+        volume: numbers at the points of a grid, of shape (nz, ny, nx): x is the last axis. On the CPU a NumPy
+            array is used in place.
+        values: one value or several, whose surfaces follow each other in the mesh.
+        spacing: distances between grid points along x, y and z.
+        origin: the position of ``volume[0, 0, 0]``: x, y, z.
+        coordinates: for a rectilinear grid, instead of the two: increasing x, y and z of the grid's planes.
+        mask: numbers or booleans, of the volume's shape: cells with a corner where it is zero are left out,
+            as are cells with a corner that is NaN.
+        normals: give ``mesh.normals``, unit vectors against the gradient of the volume, which is interpolated
+            from central differences.
+        scalars: give ``mesh.point_data["scalars"]``, the value of the surface that each point is on.
+        fields: other volumes of the same shape, interpolated at the points to ``mesh.point_data``.
+
+    Returns:
+        The `Mesh`. Its points are f64 if the volume is, else f32. A value that no surface has gives nothing,
+        and a warning that says what values there are.
+
+    Raises:
+        TypeError: an argument is of the wrong kind.
+        ValueError: ``volume`` is not 3-D, a value is NaN, or shapes or numbers of coordinates do not fit.
+        MemoryError: there is not enough memory; the message has the sizes.
+    """
+    grid = _as_volume("volume", volume, None)
+    levels = _levels(values)
+    real = f64 if grid._backend.supports_f64 else f32
+    axes = _axes(grid, spacing, origin, coordinates, real)
+    weights = {name: _as_volume(f"fields[{name!r}]", field, grid) for name, field in (fields or {}).items()}
+    usable = None if mask is None else _usable(grid, mask)
+    parts = []
+    for level in levels:
+        part = _count(grid, level, usable)
+        if part.nans and usable is None:
+            usable = _usable(grid, None)
+            part = _count(grid, level, usable)
+        parts.append(part)
+    mesh = _write(grid, axes, parts, usable, normals, scalars, weights, real)
+    for part in parts:
+        if not part.triangles:
+            _warn_of_nothing(grid, part.level)
+    return mesh
+
+
+class _Part:
+    """One value's voxel bits, where its rows write, and how much they write."""
+
+    __slots__ = ("bits", "level", "nans", "points", "starts", "triangles")
+
+    def __init__(
+        self, bits: tack.Array, starts: tack.Array, level: float, sizes: tuple[int, int, int]
+    ) -> None:
+        self.bits = bits
+        self.starts = starts
+        self.level = level
+        self.triangles, self.points, self.nans = sizes
+
+
+def _count(grid: tack.Array, level: float, usable: tuple[tack.Array, ...] | None) -> _Part:
+    """Classify the voxels, and count what each row will write."""
+    nz, ny, nx = grid.shape
+    rows, words = nz * ny, -(-nx // 64)
+    bits = tack.empty(rows * words, u64, device=grid.device)
+    counts = tack.empty(5 * rows, i64, device=grid.device)  # triangles, three kinds of points, NaNs
+    threshold = _threshold(level, grid.scalar)
+    if threshold is None:  # past all values of the dtype
+        bits.fill(0)
+        counts.fill(0)
+    else:
+        classify_kernel(grid.scalar)(grid, bits, counts, threshold, rows, nx, words)
+        count_kernel(usable is not None)(bits, *(usable or (bits,) * 4), counts, nz, ny, nx, words)
+    starts, total = exclusive_scan(counts, out=counts, total=True)
+    triangles = starts[rows] if rows else 0
+    end = starts[4 * rows] if rows else 0
+    return _Part(bits, starts, level, (triangles, end - triangles, total - end))
+
+
+def _write(
+    grid: tack.Array,
+    axes: tack.Array,
+    parts: list[_Part],
+    usable: tuple[tack.Array, ...] | None,
+    normals: bool,
+    scalars: bool,
+    fields: dict[str, tack.Array],
+    real: DType,
+) -> Mesh:
+    """The mesh of all values, one behind the other."""
+    device = grid.device
+    nz, ny, nx = grid.shape
+    points = sum(part.points for part in parts)
+    triangles = sum(part.triangles for part in parts)
+    float_dtype = f64 if grid.scalar is f64 and real is f64 else f32
+    mesh = Mesh(
+        tack.empty((points, 3), float_dtype, device=device),
+        tack.empty((triangles, 3), i32 if points <= i32.max else i64, device=device),
+        tack.empty((points, 3), float_dtype, device=device) if normals else None,
+        {name: tack.empty(points, field.scalar, device=device) for name, field in fields.items()},
+    )
+    if scalars:
+        mesh.point_data["scalars"] = tack.empty(points, float_dtype, device=device)
+    edges = tack.empty(points, i32 if 4 * grid.size <= i32.max else i64, device=device)
+    first = corner = 0
+    for part in parts:
+        end = first + part.points
+        if part.points:
+            about = (first, corner, nz, ny, nx, -(-nx // 64))
+            bits = (part.bits, *(usable or (part.bits,) * 4))
+            write_kernel(usable is not None)(*bits, part.starts, edges, mesh.triangles, *about)
+            where = (part.level, first, end, ny, nx)
+            position_kernel(real)(grid, axes, edges, mesh.points, *where)
+            if mesh.normals is not None:
+                normal_kernel(real)(grid, axes, edges, mesh.normals, part.level, first, end, nz, ny, nx)
+            for name, field in fields.items():
+                field_kernel(real)(grid, field, axes, edges, mesh.point_data[name], *where)
+            if scalars:
+                mesh.point_data["scalars"][first:end].fill(part.level)
+        first, corner = end, corner + part.triangles
+    return mesh
+
+
+def _usable(grid: tack.Array, mask: Any) -> tuple[tack.Array, ...]:
+    """The bits of usable edges along x, y and z, and of usable cells."""
+    nz, ny, nx = grid.shape
+    words = -(-nx // 64)
+    chosen = tack.ones(grid.size, tack.u8, device=grid.device) if mask is None else _mask(mask, grid)
+    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(5))
+    validity(grid, chosen, valid, nz * ny, nx, words)
+    usable_cells(valid, cells, nz, ny, nx, words)
+    usable_edges(cells, xs, ys, zs, nz, ny, words)
+    return xs, ys, zs, cells
+
+
+def _mask(mask: Any, grid: tack.Array) -> tack.Array:
+    if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
+        mask = np.ascontiguousarray(mask).view(np.uint8)
+    return _as_volume("mask", mask, grid)
+
+
+def _as_volume(name: str, value: Any, like: tack.Array | None) -> tack.Array:
+    """A 3-D array of numbers; of the shape and on the device of ``like``, if given."""
+    if not isinstance(value, tack.Array | np.ndarray) and not hasattr(type(value), "__dlpack__"):
+        raise TypeError(f"contour: {name} is an array of 3 dimensions, not {type(value).__name__}")
+    array = tack.asarray(value)
+    if array.components:
+        raise TypeError(f"contour: {name} has elements of {array.dtype}; it takes numbers")
+    if like is None and array.ndim != 3:
+        raise ValueError(f"contour: {name} has {array.ndim} dimensions, shape {array.shape}; a grid has 3")
+    if like is not None and array.shape != like.shape:
+        raise ValueError(f"contour: {name} has shape {array.shape}, volume has {like.shape}")
+    if like is not None and array.device != like.device:
+        raise ValueError(f"contour: {name} is on {array.device}, volume on {like.device}")
+    return array
+
+
+def _levels(values: Any) -> list[float]:
+    levels = [float(v) for v in values] if np.ndim(values) else [float(values)]
+    if any(math.isnan(level) for level in levels):
+        raise ValueError("contour: a value is NaN, which no surface has")
+    return levels
+
+
+def _threshold(level: float, dtype: DType) -> float | None:
+    """The least number of ``dtype`` that is at least ``level``, or None."""
+    if dtype.is_float:
+        number = dtype.numpy.type(level)
+        return float(np.nextafter(number, dtype.numpy.type(math.inf)) if number < level else number)
+    if level > dtype.max:
+        return None
+    return dtype.min if level <= dtype.min else math.ceil(level)
+
+
+def _axes(
+    grid: tack.Array, spacing: Sequence[float], origin: Sequence[float], coordinates: Any, real: DType
+) -> tack.Array:
+    """The coordinates along x, then y, then z."""
+    extents = grid.shape[::-1]
+    if coordinates is None:
+        triples = []
+        for name, triple in (("spacing", spacing), ("origin", origin)):
+            numbers = tuple(float(v) for v in triple)
+            if (
+                len(numbers) != 3
+                or not all(map(math.isfinite, numbers))
+                or (name == "spacing" and 0 in numbers)
+            ):
+                raise ValueError(f"contour: {name} is three finite numbers, not {triple!r}")
+            triples.append(numbers)
+        return _uniform_axes(extents, *triples, real, grid.device)
+    arrays = [np.asarray(c, np.float64) for c in coordinates]
+    if len(arrays) != 3 or any(a.shape != (n,) for a, n in zip(arrays, extents, strict=True)):
+        shapes = [a.shape for a in arrays]
+        raise ValueError(f"contour: coordinates have shapes {shapes}; the grid has {extents} planes: x, y, z")
+    for name, a in zip("xyz", arrays, strict=True):
+        if not (np.isfinite(a).all() and (np.diff(a) > 0).all()):
+            raise ValueError(f"contour: the {name} coordinates must be finite, and increase")
+    return tack.asarray(np.concatenate(arrays), real, device=grid.device)
+
+
+@lru_cache(maxsize=16)
+def _uniform_axes(
+    extents: tuple[int, ...],
+    spacing: tuple[float, ...],
+    origin: tuple[float, ...],
+    real: DType,
+    device: tack.Device,
+) -> tack.Array:
+    planes = [o + s * np.arange(n) for n, s, o in zip(extents, spacing, origin, strict=True)]
+    return tack.asarray(np.concatenate(planes), real, device=device)
+
+
+def _warn_of_nothing(grid: tack.Array, level: float) -> None:
+    found = "the volume has no values"
+    if grid.size:
+        numbers = grid.host_values()
+        numbers = numbers[numbers == numbers]
+        found = (
+            f"the volume's values are from {numbers.min()} to {numbers.max()}"
+            if numbers.size
+            else "all is NaN"
+        )
+    warnings.warn(f"contour: no surface has the value {level}; {found}", stacklevel=3)

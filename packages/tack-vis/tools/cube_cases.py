@@ -1,0 +1,119 @@
+"""Writes `tack/vis/cube_cases.py`: which triangles cut a cube, for each set of corners inside.
+
+    python cube_cases.py > ../src/tack/vis/cube_cases.py
+
+Corner c is at (c & 1, c >> 1 & 1, c >> 2 & 1), and case n has the corners inside whose bits are set. Edge
+4 * axis + p runs along an axis; p counts the two other coordinates, the first of them fastest.
+
+On each face the surface is a line, or two, between crossed edges. Two corners inside on a face's diagonal
+are kept apart there; that depends on the face alone, so that both cubes beside it agree and there are no
+holes. The lines of all faces close to loops, which are the polygons of VTK's table. A loop becomes triangles
+by diagonals through the cube's interior: one on a face could be a neighbour's, too, and four triangles would
+meet in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+Loop = tuple[int, ...]
+Triangle = tuple[int, int, int]
+
+
+def edge_between(a: int, b: int) -> int:
+    """The edge between two corners that differ in one bit."""
+    axis = (a ^ b).bit_length() - 1
+    others = [bit for bit in range(3) if bit != axis]
+    return 4 * axis + (a >> others[0] & 1) + 2 * (a >> others[1] & 1)
+
+
+def faces() -> list[Loop]:
+    """The corners of each face, counterclockwise as seen from outside the cube."""
+    found = []
+    for axis in range(3):
+        u, v = 1 << (axis + 1) % 3, 1 << (axis + 2) % 3
+        round_corners = (0, u, u | v, v)  # counterclockwise as seen from the positive side
+        found.append(tuple(c | 1 << axis for c in round_corners))
+        found.append(round_corners[::-1])
+    return found
+
+
+def face_edges(face: Loop) -> list[int]:
+    return [edge_between(a, b) for a, b in zip(face, face[1:] + face[:1], strict=True)]
+
+
+FACES = [(face, face_edges(face)) for face in faces()]
+
+
+def lines(case: int) -> Iterator[tuple[int, int]]:
+    """The surface's lines on the faces, each from one edge to another, in the direction of its loop."""
+    for corners, edges in FACES:
+        inside = [case >> corner & 1 for corner in corners]
+        for i in range(4):
+            if inside[i - 1] or not inside[i]:
+                continue
+            # Corner i is the first of a run inside; the line goes around the run.
+            last = i
+            while inside[(last + 1) % 4]:
+                last += 1
+            yield edges[i - 1], edges[last % 4]
+
+
+def loops(case: int) -> list[Loop]:
+    """The closed lines, each from its lowest edge on."""
+    after = dict(lines(case))
+    found = []
+    while after:
+        loop = [min(after)]
+        while after[loop[-1]] != loop[0]:
+            loop.append(after.pop(loop[-1]))
+        del after[loop[-1]]
+        found.append(tuple(loop))
+    return found
+
+
+def on_one_face(a: int, b: int) -> bool:
+    return any(a in edges and b in edges for _, edges in FACES)
+
+
+def triangulations(loop: Loop) -> Iterator[list[Triangle]]:
+    """All ways to cut a loop into triangles by diagonals that are on no face, the loop's order kept."""
+    if len(loop) < 3:
+        yield []
+        return
+    first, last = loop[0], loop[-1]
+    for i in range(1, len(loop) - 1):
+        middle = loop[i]
+        if i > 1 and on_one_face(first, middle):
+            continue
+        if i < len(loop) - 2 and on_one_face(middle, last):
+            continue
+        for left in triangulations(loop[: i + 1]):
+            for right in triangulations(loop[i:]):
+                yield [(first, middle, last), *left, *right]
+
+
+def triangles(case: int) -> list[Triangle]:
+    return [triangle for loop in loops(case) for triangle in next(triangulations(loop))]
+
+
+def flat(values: list[int], width: int) -> str:
+    """The numbers as lines of source."""
+    rows = [values[i : i + width] for i in range(0, len(values), width)]
+    return "\n".join("    " + " ".join(f"{v}," for v in row) for row in rows)
+
+
+def main() -> None:
+    cases = [triangles(case) for case in range(256)]
+    edges = [[e for triangle in case for e in triangle] for case in cases]
+    print('"""Written by tools/cube_cases.py, which says what the numbers mean. Do not edit."""')
+    print("\n# fmt: off")
+    print("TRIANGLE_COUNTS = (")
+    print(flat([len(case) for case in cases], 32))
+    print(")\n\n# The edges of up to five triangles for each case, 15 numbers.\nTRIANGLE_EDGES = (")
+    print(flat([e for case in edges for e in case + [0] * (15 - len(case))], 15))
+    print(")")
+
+
+if __name__ == "__main__":
+    main()
