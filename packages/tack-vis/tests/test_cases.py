@@ -19,12 +19,12 @@ def test_the_module_is_what_the_generator_writes() -> None:
         cube_cases.main()
     found: dict[str, tuple[int, ...]] = {}
     exec(written.getvalue(), found)
-    assert found["TRIANGLE_COUNTS"] == table.TRIANGLE_COUNTS
-    assert found["TRIANGLE_EDGES"] == table.TRIANGLE_EDGES
+    assert found["CUBE_CASES"] == table.CUBE_CASES
 
 
 def triangles(case: int) -> list[tuple[int, ...]]:
-    flat = table.TRIANGLE_EDGES[15 * case : 15 * case + 3 * table.TRIANGLE_COUNTS[case]]
+    word = table.CUBE_CASES[case]
+    flat = tuple(word >> 4 * (i + 1) & 15 for i in range(3 * (word & 15)))
     return [flat[i : i + 3] for i in range(0, len(flat), 3)]
 
 

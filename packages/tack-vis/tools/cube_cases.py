@@ -97,21 +97,18 @@ def triangles(case: int) -> list[Triangle]:
     return [triangle for loop in loops(case) for triangle in next(triangulations(loop))]
 
 
-def flat(values: list[int], width: int) -> str:
-    """The numbers as lines of source."""
-    rows = [values[i : i + width] for i in range(0, len(values), width)]
-    return "\n".join("    " + " ".join(f"{v}," for v in row) for row in rows)
+def packed(case: int) -> int:
+    """The case's triangles in 64 bits: their number in the lowest four, then four for each corner's edge."""
+    found = triangles(case)
+    edges = [e for triangle in found for e in triangle]
+    return len(found) | sum(e << 4 * (i + 1) for i, e in enumerate(edges))
 
 
 def main() -> None:
-    cases = [triangles(case) for case in range(256)]
-    edges = [[e for triangle in case for e in triangle] for case in cases]
     print('"""Written by tools/cube_cases.py, which says what the numbers mean. Do not edit."""')
-    print("\n# fmt: off")
-    print("TRIANGLE_COUNTS = (")
-    print(flat([len(case) for case in cases], 32))
-    print(")\n\n# The edges of up to five triangles for each case, 15 numbers.\nTRIANGLE_EDGES = (")
-    print(flat([e for case in edges for e in case + [0] * (15 - len(case))], 15))
+    print("\n# fmt: off\nCUBE_CASES = (")
+    for first in range(0, 256, 4):
+        print("    " + " ".join(f"{packed(case):#018x}," for case in range(first, first + 4)))
     print(")")
 
 

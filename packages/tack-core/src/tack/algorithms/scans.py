@@ -20,7 +20,7 @@ from tack.algorithms.common import (
     prefix,
     result_array,
 )
-from tack.dtypes import as_dtype
+from tack.dtypes import DType, as_dtype
 from tack.lang.kernel import Kernel
 
 __all__ = ["exclusive_scan", "inclusive_scan"]
@@ -83,26 +83,28 @@ def scan(x: tack.Array, out: tack.Array, n: int, op: str, exclusive: bool) -> ta
     """
     wide = accumulator(x, op)
     blocks = block_count(n)
-    carries = tack.full(blocks + 1, identity(op, wide), wide, device=x.device)
-    totals, rows = _kernels(op, wide.is_float)
+    if not blocks:
+        return tack.full(1, identity(op, wide), wide, device=x.device)
+    totals, rows = _kernels(op, wide)
+    carries = tack.empty(blocks + 1, wide, device=x.device)
     if blocks > 1:
         totals(x, carries, n, blocks)
         scan(carries, carries, blocks, op, True)
-    if blocks:
-        rows(x, out, carries, n, blocks, int(exclusive))
+    rows(x, out, carries, n, blocks, int(exclusive))
     return carries
 
 
 @cache
-def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
-    """The kernels of one operation: totals of blocks, and scans of blocks."""
-    combine = combiner(op, is_float)
+def _kernels(op: str, wide: DType) -> tuple[Kernel, Kernel]:
+    """The kernels of one operation and accumulator: totals of blocks, and scans of blocks."""
+    combine = combiner(op, wide.is_float)
+    nothing = tack.constant(identity(op, wide), wide)
 
     @tack.kernel(fastmath=op == "sum")  # so that sums of floats vectorize
     def block_totals(x: Any, totals: Any, n: Any, blocks: Any) -> None:
         for block in range(blocks):
             start = block * BLOCK
-            total = totals[block]
+            total = wide(nothing)
             for j in range(min(BLOCK, n - start)):
                 total = combine(total, x[start + j])
             totals[block] = total
@@ -111,7 +113,9 @@ def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
     def block_scans(x: Any, out: Any, carries: Any, n: Any, blocks: Any, exclusive: Any) -> None:
         for block in range(blocks):
             start = block * BLOCK
-            total = carries[block]
+            total = wide(nothing)
+            if block > 0:
+                total = carries[block]
             if exclusive:
                 for j in range(min(BLOCK, n - start)):
                     before = total

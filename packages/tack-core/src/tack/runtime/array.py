@@ -571,7 +571,7 @@ def new_array(backend: Backend, dtype: ElementType, shape: tuple[int, ...]) -> A
 
 def check_dtype(backend: Backend, dtype: ElementType) -> None:
     """Raise ``TypeError`` unless arrays of the backend may have such elements."""
-    if dtype.scalar not in backend.supported_dtypes:
+    if dtype.scalar not in backend.dtype_set:
         names = ", ".join(d.name for d in backend.supported_dtypes)
         use = f", the scalar of {dtype}" if dtype.components else ""
         raise TypeError(f"{backend.label} has no {dtype.scalar}{use}; it supports: {names}")
@@ -582,9 +582,9 @@ def check_shape(dtype: ElementType, shape: tuple[int, ...]) -> None:
     most = MAX_NDIM - len(dtype.components)
     if len(shape) > most:
         raise ValueError(f"an array of {dtype} has at most {most} dimensions, not {len(shape)}")
-    if any(n < 0 for n in shape):
+    if shape and min(shape) < 0:
         raise ValueError(f"array extents must not be negative: {shape}")
-    if any(n >= _MAX_NBYTES for n in shape) or math.prod(shape) * dtype.itemsize > _MAX_NBYTES:
+    if shape and (max(shape) >= _MAX_NBYTES or math.prod(shape) * dtype.itemsize > _MAX_NBYTES):
         raise ValueError(f"an array of shape {shape} and dtype {dtype} has more than 2**63 bytes")
 
 

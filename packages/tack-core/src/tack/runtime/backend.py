@@ -186,6 +186,11 @@ class Backend(ABC):
     def supports_f64(self) -> bool:
         return f64 in self.supported_dtypes
 
+    @functools.cached_property
+    def dtype_set(self) -> frozenset[DType]:
+        """`supported_dtypes`, to ask whether one is among them."""
+        return frozenset(self.supported_dtypes)
+
     @property
     def memory_domain(self) -> tuple[object, ...]:
         """Backends with equal domains can run kernels on each other's arrays."""

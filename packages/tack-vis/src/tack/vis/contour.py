@@ -106,7 +106,7 @@ def _count(grid: tack.Array, level: float, usable: tuple[tack.Array, ...] | None
     """Classify the voxels, and count what each row will write."""
     nz, ny, nx = grid.shape
     rows, words = nz * ny, -(-nx // 64)
-    bits = tack.empty(rows * words, u64, device=grid.device)
+    bits = tack.empty(rows * words + 1, u64, device=grid.device)
     counts = tack.empty(5 * rows, i64, device=grid.device)  # triangles, three kinds of points, NaNs
     threshold = _threshold(level, grid.scalar)
     if threshold is None:  # past all values of the dtype
@@ -170,7 +170,7 @@ def _usable(grid: tack.Array, mask: Any) -> tuple[tack.Array, ...]:
     nz, ny, nx = grid.shape
     words = -(-nx // 64)
     chosen = tack.ones(grid.size, tack.u8, device=grid.device) if mask is None else _mask(mask, grid)
-    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(5))
+    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words + 1, u64, device=grid.device) for _ in range(5))
     validity(grid, chosen, valid, nz * ny, nx, words)
     usable_cells(valid, cells, nz, ny, nx, words)
     usable_edges(cells, xs, ys, zs, nz, ny, words)

@@ -23,12 +23,11 @@ from typing import Any
 
 import tack
 from tack import DType, Kernel, i32, i64, u64
-from tack.vis.cube_cases import TRIANGLE_COUNTS, TRIANGLE_EDGES
+from tack.vis.cube_cases import CUBE_CASES
 
 __all__ = ["classify_kernel", "count_kernel", "usable_cells", "usable_edges", "validity", "write_kernel"]
 
-COUNTS = tack.constant(TRIANGLE_COUNTS, tack.i32)
-EDGES = tack.constant(TRIANGLE_EDGES, tack.i32)
+CASES = tack.constant(CUBE_CASES, u64)  # the number of triangles, then their corners, four bits each
 
 
 @cache
@@ -69,12 +68,13 @@ def _lowest(n: Any) -> Any:
 
 
 @tack.func
-def _next(bits: Any, at: Any, more: Any) -> Any:
-    """The bits of the voxels one further along x, of which a row's next word has the last."""
-    word = bits[at] >> 1
-    if more:
-        word |= bits[at + 1] << 63
-    return word
+def _next(bits: Any, at: Any) -> Any:
+    """The bits of the voxels one further along x.
+
+    The last bit is the first of the word behind, which is wrong at a row's end; but no edge starts there. So
+    arrays of bits have a word more.
+    """
+    return bits[at] >> 1 | bits[at + 1] << 63
 
 
 @tack.func
@@ -119,31 +119,31 @@ def count_kernel(masked: bool) -> Kernel:
             r = k * ny + j
             up = words if j + 1 < ny else 0  # to the row that is next along y, or to the same
             over = ny * words if k + 1 < nz else 0
+            inside = ~u64(0) if up and over else u64(0)  # whether the row has cells
             x = 0
             y = 0
             z = 0
             triangles = 0
             for w in range(words):
-                more = w + 1 < words
                 at = r * words + w
                 columns = _lowest(nx - 1 - w * 64)
                 a = bits[at]
                 b = bits[at + up]
                 c = bits[at + over]
-                ax = _next(bits, at, more)
+                d = bits[at + up + over]
+                ax = _next(bits, at)
+                bx = _next(bits, at + up)
+                cx = _next(bits, at + over)
+                dx = _next(bits, at + up + over)
                 x += tack.popcount((a ^ ax) & columns & usable(xs, at))
                 y += tack.popcount((a ^ b) & usable(ys, at))
                 z += tack.popcount((a ^ c) & usable(zs, at))
-                if up and over:
-                    d = bits[at + up + over]
-                    bx = _next(bits, at + up, more)
-                    cx = _next(bits, at + over, more)
-                    dx = _next(bits, at + up + over, more)
-                    cut = (a | ax | b | bx | c | cx | d | dx) & ~(a & ax & b & bx & c & cx & d & dx)
-                    cut &= columns & usable(cells, at)
-                    while cut:
-                        triangles += COUNTS[_case(a, ax, b, bx, c, cx, d, dx, tack.ctz(cut))]
-                        cut &= cut - 1
+                cut = (a | ax | b | bx | c | cx | d | dx) & ~(a & ax & b & bx & c & cx & d & dx)
+                cut &= columns & inside & usable(cells, at)
+                while cut:
+                    case = _case(a, ax, b, bx, c, cx, d, dx, tack.ctz(cut))
+                    triangles += i32(CASES[case] & 15)
+                    cut &= cut - 1
             counts[r] = triangles
             counts[rows + 3 * r] = x
             counts[rows + 3 * r + 1] = y
@@ -183,82 +183,76 @@ def write_kernel(masked: bool) -> Kernel:
             r = k * ny + j
             up = words if j + 1 < ny else 0
             over = ny * words if k + 1 < nz else 0
+            inside = ~u64(0) if up and over else u64(0)
             # Where the points of this row and of its neighbours start: b is next along y, c along z, d both.
-            own = rows + 3 * r
             start = first_point - starts[rows]
+            own = rows + 3 * r
+            along_y = own + (3 if up else 0)
+            along_z = own + (3 * ny if over else 0)
             x = start + starts[own]
             y = start + starts[own + 1]
             z = start + starts[own + 2]
-            xb = i64(0)
-            zb = i64(0)
-            xc = i64(0)
-            yc = i64(0)
-            xd = i64(0)
-            if up and over:
-                xb = start + starts[own + 3]
-                zb = start + starts[own + 5]
-                xc = start + starts[own + 3 * ny]
-                yc = start + starts[own + 3 * ny + 1]
-                xd = start + starts[own + 3 * ny + 3]
+            xb = start + starts[along_y]
+            zb = start + starts[along_y + 2]
+            xc = start + starts[along_z]
+            yc = start + starts[along_z + 1]
+            xd = start + starts[along_z + along_y - own]
             corner = 3 * (first_triangle + starts[r])
             for w in range(words):
-                more = w + 1 < words
                 at = r * words + w
                 columns = _lowest(nx - 1 - w * 64)
                 a = bits[at]
                 b = bits[at + up]
                 c = bits[at + over]
-                ax = _next(bits, at, more)
+                d = bits[at + up + over]
+                ax = _next(bits, at)
+                bx = _next(bits, at + up)
+                cx = _next(bits, at + over)
+                dx = _next(bits, at + up + over)
                 on_x = (a ^ ax) & columns & usable(xs, at)
                 on_y = (a ^ b) & usable(ys, at)
                 on_z = (a ^ c) & usable(zs, at)
+                on_xb = (b ^ bx) & columns & usable(xs, at + up)
+                on_zb = (b ^ d) & usable(zs, at + up)
+                on_xc = (c ^ cx) & columns & usable(xs, at + over)
+                on_yc = (c ^ d) & usable(ys, at + over)
+                on_xd = (d ^ dx) & columns & usable(xs, at + up + over)
+                if (on_x | on_y | on_z | on_xb | on_zb | on_xc | on_yc | on_xd) == 0:
+                    continue
+                cut = (a | ax | b | bx | c | cx | d | dx) & ~(a & ax & b & bx & c & cx & d & dx)
+                cut &= columns & inside & usable(cells, at)
+                while cut:
+                    i = tack.ctz(cut)
+                    before = (u64(1) << i) - 1
+                    through = (u64(2) << i) - 1
+                    points = tack.local_array(12, i64)  # of the cell's edges
+                    points[0] = x + tack.popcount(on_x & before)
+                    points[1] = xb + tack.popcount(on_xb & before)
+                    points[2] = xc + tack.popcount(on_xc & before)
+                    points[3] = xd + tack.popcount(on_xd & before)
+                    points[4] = y + tack.popcount(on_y & before)
+                    points[5] = y + tack.popcount(on_y & through)
+                    points[6] = yc + tack.popcount(on_yc & before)
+                    points[7] = yc + tack.popcount(on_yc & through)
+                    points[8] = z + tack.popcount(on_z & before)
+                    points[9] = z + tack.popcount(on_z & through)
+                    points[10] = zb + tack.popcount(on_zb & before)
+                    points[11] = zb + tack.popcount(on_zb & through)
+                    rest = CASES[_case(a, ax, b, bx, c, cx, d, dx, i)]
+                    for _ in range(3 * i32(rest & 15)):
+                        rest >>= 4
+                        triangles[corner] = points[i32(rest & 15)]
+                        corner += 1
+                    cut &= cut - 1
                 voxel = r * nx + w * 64
-                x_after = _write_edges(on_x, edges, x, voxel, 0)
-                y_after = _write_edges(on_y, edges, y, voxel, 1)
-                z_after = _write_edges(on_z, edges, z, voxel, 2)
-                if up and over:
-                    d = bits[at + up + over]
-                    bx = _next(bits, at + up, more)
-                    cx = _next(bits, at + over, more)
-                    dx = _next(bits, at + up + over, more)
-                    on_xb = (b ^ bx) & columns & usable(xs, at + up)
-                    on_zb = (b ^ d) & usable(zs, at + up)
-                    on_xc = (c ^ cx) & columns & usable(xs, at + over)
-                    on_yc = (c ^ d) & usable(ys, at + over)
-                    on_xd = (d ^ dx) & columns & usable(xs, at + up + over)
-                    cut = (a | ax | b | bx | c | cx | d | dx) & ~(a & ax & b & bx & c & cx & d & dx)
-                    cut &= columns & usable(cells, at)
-                    while cut:
-                        i = tack.ctz(cut)
-                        case = _case(a, ax, b, bx, c, cx, d, dx, i)
-                        before = (u64(1) << i) - 1
-                        through = (u64(2) << i) - 1
-                        points = tack.local_array(12, i64)  # of the cell's edges
-                        points[0] = x + tack.popcount(on_x & before)
-                        points[1] = xb + tack.popcount(on_xb & before)
-                        points[2] = xc + tack.popcount(on_xc & before)
-                        points[3] = xd + tack.popcount(on_xd & before)
-                        points[4] = y + tack.popcount(on_y & before)
-                        points[5] = y + tack.popcount(on_y & through)
-                        points[6] = yc + tack.popcount(on_yc & before)
-                        points[7] = yc + tack.popcount(on_yc & through)
-                        points[8] = z + tack.popcount(on_z & before)
-                        points[9] = z + tack.popcount(on_z & through)
-                        points[10] = zb + tack.popcount(on_zb & before)
-                        points[11] = zb + tack.popcount(on_zb & through)
-                        corners = 3 * COUNTS[case]
-                        for q in range(corners):
-                            triangles[corner + q] = points[EDGES[15 * case + q]]
-                        corner += corners
-                        cut &= cut - 1
-                    xb += tack.popcount(on_xb)
-                    zb += tack.popcount(on_zb)
-                    xc += tack.popcount(on_xc)
-                    yc += tack.popcount(on_yc)
-                    xd += tack.popcount(on_xd)
-                x = x_after
-                y = y_after
-                z = z_after
+                x = _write_edges(on_x, edges, x, voxel, 0)
+                y = _write_edges(on_y, edges, y, voxel, 1)
+                z = _write_edges(on_z, edges, z, voxel, 2)
+                xb += tack.popcount(on_xb)
+                zb += tack.popcount(on_zb)
+                xc += tack.popcount(on_xc)
+                yc += tack.popcount(on_yc)
+                xd += tack.popcount(on_xd)
 
     return write
 
@@ -290,7 +284,7 @@ def usable_cells(valid: Any, cells: Any, nz: Any, ny: Any, nx: Any, words: Any) 
                 word = _lowest(nx - 1 - w * 64)
                 for corner in range(4):
                     place = at + (corner % 2) * words + (corner // 2) * ny * words
-                    word &= valid[place] & _next(valid, place, w + 1 < words)
+                    word &= valid[place] & _next(valid, place)
             cells[at] = word
 
 

@@ -74,7 +74,7 @@ def allocate(nbytes: int) -> CpuBuffer:
         memory = np.empty(nbytes + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError):  # ValueError: more than NumPy can address
         raise _out_of_memory(nbytes, free_memory()) from None
-    start = memory.ctypes.data
+    start = memory.__array_interface__["data"][0]  # in half the time of memory.ctypes.data
     return CpuBuffer(start + -start % ALIGNMENT, nbytes, owned=True, owner=memory)
 
 
