@@ -17,6 +17,7 @@ __all__ = ["reduce"]
 # Elements along the axis that one iteration adds up. Partial results are reduced again, which bounds the
 # rounding error of a sum nearly as pairwise summation does.
 ROWS = tack.constant(128)
+TILE = tack.constant(256)  # neighbouring lines that an iteration takes together
 
 
 def reduce(x: Any, op: str = "sum", *, axis: int | None = None, out: Any = None) -> Any:
@@ -64,31 +65,72 @@ def _reduce_axis(x: tack.Array, out: tack.Array, op: str, outer: int, extent: in
     """Reduce the middle axis of ``x``, seen as (outer, extent, inner), into ``out``, (outer, inner)."""
     wide = accumulator(x, op)
     start = tack.full(1, identity(op, wide), wide, device=x.device)
-    kernel = _kernel(op, wide.is_float)
+    tile = 1 if inner == 1 else int(TILE) if x._backend.iteration_cache else 0
+    kernel = _tile_kernel(op, wide) if tile > 1 else _line_kernel(op, wide.is_float, tile == 1)
     while True:
         groups = max(1, -(-extent // int(ROWS)))
         last = groups == 1
         to = out if last else tack.empty(outer * groups * inner, wide, device=x.device)
-        kernel(x, to, start, outer, groups, inner, extent)
+        kernel(x, to, start, outer, groups, inner, extent, -(-inner // max(1, tile)))
         if last:
             return
         x, extent = to, groups
 
 
 @cache
-def _kernel(op: str, is_float: bool) -> Kernel:
+def _line_kernel(op: str, is_float: bool, contiguous: bool) -> Kernel:
+    """An iteration reduces a part of a line along the axis, whose elements are ``inner`` apart."""
     combine = combiner(op, is_float)
+    step = _one if contiguous else _itself
 
-    @tack.kernel
-    def reduce_rows(x: Any, out: Any, start: Any, outer: Any, groups: Any, inner: Any, extent: Any) -> None:
-        for o, g, i in tack.ndindex(outer, groups, inner):
+    @tack.kernel(fastmath=op == "sum")  # so that contiguous lines vectorize
+    def reduce_lines(
+        x: Any, out: Any, start: Any, outer: Any, groups: Any, inner: Any, extent: Any, tiles: Any
+    ) -> None:
+        for o, g, i in tack.ndindex(outer, groups, tiles):
             first = g * ROWS
+            place = (o * extent + first) * step(inner) + i
             total = start[0]
             for j in range(min(ROWS, extent - first)):
-                total = combine(total, x[(o * extent + first + j) * inner + i])
-            out[(o * groups + g) * inner + i] = total
+                total = combine(total, x[place + j * step(inner)])
+            out[(o * groups + g) * step(inner) + i] = total
 
-    return reduce_rows
+    return reduce_lines
+
+
+@tack.func
+def _one(n: Any) -> Any:
+    return 1
+
+
+@tack.func
+def _itself(n: Any) -> Any:
+    return n
+
+
+@cache
+def _tile_kernel(op: str, wide: DType) -> Kernel:
+    """An iteration reduces neighbouring lines together, so that it reads memory in order."""
+    combine = combiner(op, wide.is_float)
+
+    @tack.kernel
+    def reduce_tiles(
+        x: Any, out: Any, start: Any, outer: Any, groups: Any, inner: Any, extent: Any, tiles: Any
+    ) -> None:
+        for o, g, t in tack.ndindex(outer, groups, tiles):
+            totals = tack.local_array(TILE, wide)
+            first = g * ROWS
+            column = t * TILE
+            for c in range(TILE):
+                totals[c] = start[0]
+            for j in range(min(ROWS, extent - first)):
+                place = (o * extent + first + j) * inner + column
+                for c in range(min(TILE, inner - column)):
+                    totals[c] = combine(totals[c], x[place + c])
+            for c in range(min(TILE, inner - column)):
+                out[(o * groups + g) * inner + column + c] = totals[c]
+
+    return reduce_tiles
 
 
 @tack.kernel
