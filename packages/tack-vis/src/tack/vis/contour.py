@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tack.vis.flying_edges import (
     validity,
     write_kernel,
 )
+from tack.vis.grids import as_volume, grid_axes
 from tack.vis.mesh import Mesh
 from tack.vis.points import field_kernel, normal_kernel, position_kernel
 
@@ -68,11 +68,13 @@ def contour(
         ValueError: ``volume`` is not 3-D, a value is NaN, or shapes or numbers of coordinates do not fit.
         MemoryError: there is not enough memory; the message has the sizes.
     """
-    grid = _as_volume("volume", volume, None)
+    grid = as_volume("contour", "volume", volume)
     levels = _levels(values)
     real = f64 if grid._backend.supports_f64 else f32
-    axes = _axes(grid, spacing, origin, coordinates, real)
-    weights = {name: _as_volume(f"fields[{name!r}]", field, grid) for name, field in (fields or {}).items()}
+    axes = grid_axes("contour", grid, spacing, origin, coordinates, real)
+    weights = {
+        name: as_volume("contour", f"fields[{name!r}]", field, grid) for name, field in (fields or {}).items()
+    }
     usable = None if mask is None else _usable(grid, mask)
     parts = []
     for level in levels:
@@ -180,23 +182,7 @@ def _usable(grid: tack.Array, mask: Any) -> tuple[tack.Array, ...]:
 def _mask(mask: Any, grid: tack.Array) -> tack.Array:
     if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
         mask = np.ascontiguousarray(mask).view(np.uint8)
-    return _as_volume("mask", mask, grid)
-
-
-def _as_volume(name: str, value: Any, like: tack.Array | None) -> tack.Array:
-    """A 3-D array of numbers; of the shape and on the device of ``like``, if given."""
-    if not isinstance(value, tack.Array | np.ndarray) and not hasattr(type(value), "__dlpack__"):
-        raise TypeError(f"contour: {name} is an array of 3 dimensions, not {type(value).__name__}")
-    array = tack.asarray(value)
-    if array.components:
-        raise TypeError(f"contour: {name} has elements of {array.dtype}; it takes numbers")
-    if like is None and array.ndim != 3:
-        raise ValueError(f"contour: {name} has {array.ndim} dimensions, shape {array.shape}; a grid has 3")
-    if like is not None and array.shape != like.shape:
-        raise ValueError(f"contour: {name} has shape {array.shape}, volume has {like.shape}")
-    if like is not None and array.device != like.device:
-        raise ValueError(f"contour: {name} is on {array.device}, volume on {like.device}")
-    return array
+    return as_volume("contour", "mask", mask, grid)
 
 
 def _levels(values: Any) -> list[float]:
@@ -214,45 +200,6 @@ def _threshold(level: float, dtype: DType) -> float | None:
     if level > dtype.max:
         return None
     return dtype.min if level <= dtype.min else math.ceil(level)
-
-
-def _axes(
-    grid: tack.Array, spacing: Sequence[float], origin: Sequence[float], coordinates: Any, real: DType
-) -> tack.Array:
-    """The coordinates along x, then y, then z."""
-    extents = grid.shape[::-1]
-    if coordinates is None:
-        triples = []
-        for name, triple in (("spacing", spacing), ("origin", origin)):
-            numbers = tuple(float(v) for v in triple)
-            if (
-                len(numbers) != 3
-                or not all(map(math.isfinite, numbers))
-                or (name == "spacing" and 0 in numbers)
-            ):
-                raise ValueError(f"contour: {name} is three finite numbers, not {triple!r}")
-            triples.append(numbers)
-        return _uniform_axes(extents, *triples, real, grid.device)
-    arrays = [np.asarray(c, np.float64) for c in coordinates]
-    if len(arrays) != 3 or any(a.shape != (n,) for a, n in zip(arrays, extents, strict=True)):
-        shapes = [a.shape for a in arrays]
-        raise ValueError(f"contour: coordinates have shapes {shapes}; the grid has {extents} planes: x, y, z")
-    for name, a in zip("xyz", arrays, strict=True):
-        if not (np.isfinite(a).all() and (np.diff(a) > 0).all()):
-            raise ValueError(f"contour: the {name} coordinates must be finite, and increase")
-    return tack.asarray(np.concatenate(arrays), real, device=grid.device)
-
-
-@lru_cache(maxsize=16)
-def _uniform_axes(
-    extents: tuple[int, ...],
-    spacing: tuple[float, ...],
-    origin: tuple[float, ...],
-    real: DType,
-    device: tack.Device,
-) -> tack.Array:
-    planes = [o + s * np.arange(n) for n, s, o in zip(extents, spacing, origin, strict=True)]
-    return tack.asarray(np.concatenate(planes), real, device=device)
 
 
 def _warn_of_nothing(grid: tack.Array, level: float) -> None:

@@ -10,9 +10,9 @@ from functools import cache
 from typing import Any
 
 import tack
-from tack import DType, Kernel
+from tack import DType, Func, Kernel
 
-__all__ = ["field_kernel", "normal_kernel", "position_kernel"]
+__all__ = ["field_kernel", "gradient_func", "normal_kernel", "position_kernel"]
 
 
 @tack.func
@@ -79,8 +79,8 @@ def field_kernel(real: DType) -> Kernel:
 
 
 @cache
-def normal_kernel(real: DType) -> Kernel:
-    """Unit vectors against the gradient at the points from ``first`` on, interpolated between voxels."""
+def gradient_func(real: DType) -> Func:
+    """The device function that gives a voxel's derivatives along x, y and z."""
 
     @tack.func
     def slope(volume: Any, axes: Any, voxel: Any, at: Any, first: Any, count: Any, step: Any) -> Any:
@@ -98,6 +98,15 @@ def normal_kernel(real: DType) -> Kernel:
         y = slope(volume, axes, voxel, row % ny, nx, ny, nx)
         z = slope(volume, axes, voxel, row // ny, nx + ny, nz, nx * ny)
         return x, y, z
+
+    return gradient
+
+
+@cache
+def normal_kernel(real: DType) -> Kernel:
+    """Unit vectors against the gradient at the points from ``first`` on, interpolated between voxels."""
+
+    gradient = gradient_func(real)
 
     @tack.kernel
     def unit_normals(

@@ -1,0 +1,116 @@
+"""Filters against NumPy and geometry."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from volumes import grid, sphere
+
+from tack.vis import (
+    cell_to_point,
+    contour,
+    gradient,
+    point_to_cell,
+    slice_plane,
+    surface_normals,
+    threshold,
+)
+
+RNG = np.random.default_rng(5)
+SHAPES = [(4, 5, 6), (2, 3, 70), (1, 4, 5), (3, 1, 1)]
+DTYPES = [np.float64, np.float32, np.int16]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gradient(shape: tuple[int, ...], dtype: type) -> None:
+    values = (100 * RNG.random(shape)).astype(dtype)
+    found = gradient(values, spacing=(0.5, 2, 3))
+    assert found.dtype.numpy == (np.float64 if dtype is np.float64 else np.float32)
+    for component, (axis, step) in enumerate(((2, 0.5), (1, 2.0), (0, 3.0))):
+        expected = np.zeros(shape)
+        if shape[axis] > 1:
+            expected = np.gradient(values.astype(np.float64), step, axis=axis)
+        assert np.allclose(found.numpy()[..., component], expected, rtol=1e-6, atol=1e-12)
+
+
+def test_the_gradient_of_a_linear_field_on_a_rectilinear_grid() -> None:
+    xs, ys, zs = np.cumsum(RNG.random(7)), np.cumsum(RNG.random(6)), np.cumsum(RNG.random(5))
+    values = 2 * xs - 3 * ys[:, None] + 5 * zs[:, None, None]
+    assert np.allclose(gradient(values, coordinates=(xs, ys, zs)), [2, -3, 5])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_means_of_points_and_cells(shape: tuple[int, ...], dtype: type) -> None:
+    values = (100 * RNG.random(shape)).astype(dtype)
+    sides = list(itertools.product((0, 1), repeat=3))
+    cells = point_to_cell(values)
+    corners = [values[tuple(slice(s, n - 1 + s) for s, n in zip(side, shape, strict=True))] for side in sides]
+    assert np.allclose(cells, np.mean(corners, axis=0, dtype=np.float64), rtol=1e-6)
+
+    padded = np.full([n + 2 for n in shape], math.nan)
+    padded[1:-1, 1:-1, 1:-1] = values
+    around = [padded[tuple(slice(s, n + 1 + s) for s, n in zip(side, shape, strict=True))] for side in sides]
+    assert np.allclose(cell_to_point(values), np.nanmean(around, axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threshold(dtype: type) -> None:
+    values = (10 * RNG.random((5, 6, 7))).astype(dtype)
+    if dtype is not np.int16:
+        values[2, 2, 2] = math.nan
+    within = (values >= 2) & (values <= 8)
+    blocks = np.lib.stride_tricks.sliding_window_view(within, (2, 2, 2)).reshape(4, 5, 6, 8)
+    np.testing.assert_array_equal(threshold(values, 2, 8), np.flatnonzero(blocks.all(-1)))
+    np.testing.assert_array_equal(threshold(values, 2, 8, every=False), np.flatnonzero(blocks.any(-1)))
+    assert threshold(values[:1], 2, 8).shape == (0,)
+
+
+def test_a_slice_lies_on_its_plane_and_has_the_values_there() -> None:
+    z, y, x = grid(12, 13, 14)
+    normal, point = np.array([1.0, 2.0, -0.5]), np.array([0.1, 0.0, 0.2])
+    about = {"spacing": (2 / 13, 2 / 12, 2 / 11), "origin": (-1, -1, -1)}
+    mesh = slice_plane(3 * x + y - 2 * z, point, normal, **about)
+    points = mesh.points.numpy()
+    assert np.abs((points - point) @ normal).max() < 1e-12
+    assert np.allclose(mesh.point_data["values"], points @ [3, 1, -2], atol=1e-12)
+    # Area: the triangles cover the plane's cut through the cube, which a sum over sheets of z gives.
+    a, b, c = (points[mesh.triangles.numpy()[:, i]] for i in range(3))
+    area = np.linalg.norm(np.cross(b - a, c - a), axis=1).sum() / 2
+    levels = np.linspace(-1, 1, 20_001)
+    level = (levels[1:] + levels[:-1]) / 2
+    # On each sheet the plane is y = (d - x + 0.5 z) / 2 for x from -1 to 1, as far as |y| <= 1.
+    d = normal @ point
+    low, high = (np.clip(d + 0.5 * level - 2 * s, -1, 1) for s in (1, -1))
+    expected = ((high - low) * np.linalg.norm(normal) / 2).mean() * 2
+    assert area == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_plane_that_misses_and_one_that_is_none() -> None:
+    values = np.zeros((3, 3, 3))
+    with pytest.warns(UserWarning, match="no surface"):
+        assert slice_plane(values, (9, 9, 9), (1, 0, 0)).triangles.shape == (0, 3)
+    with pytest.raises(ValueError, match="no direction"):
+        slice_plane(values, (1, 1, 1), (0, 0, 0))
+    with pytest.raises(ValueError, match="three finite numbers"):
+        slice_plane(values, (1, 1), (0, 0, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_surface_normals(dtype: type) -> None:
+    mesh = contour(sphere(20, 21, 22).astype(dtype), 0.7)
+    found = surface_normals(mesh)
+    points, triangles = mesh.points.numpy().astype(np.float64), mesh.triangles.numpy()
+    a, b, c = (points[triangles[:, i]] for i in range(3))
+    faces = np.cross(b - a, c - a)
+    expected = np.zeros_like(points)
+    for corner in range(3):
+        np.add.at(expected, triangles[:, corner], faces)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert found.dtype.numpy == dtype
+    assert np.abs(found.numpy() - expected).max() < (1e-4 if dtype is np.float32 else 1e-9)
+    assert surface_normals(mesh).numpy().tobytes() == found.numpy().tobytes()
