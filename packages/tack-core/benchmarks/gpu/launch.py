@@ -95,8 +95,8 @@ int record(int count) {
            cuStreamEndCapture(stream, &captured) | cuGraphInstantiate(&graph, captured, 0);
 }
 int replays(int count) { int bad = 0; while (count--) bad |= cuGraphLaunch(graph, stream); return bad; }
-int wait(void) { return cuStreamSynchronize(stream); }
-int result(float *out) { return wait() | cuMemcpyDtoH(out, arrays[7], 64); }
+int finish(void) { return cuStreamSynchronize(stream); }
+int result(float *out) { return finish() | cuMemcpyDtoH(out, arrays[7], 64); }
 """
 
 
@@ -121,8 +121,8 @@ def c() -> dict[str, Case]:
         return out
 
     return {
-        "launch": Case(lambda: loop.launches(LAUNCHES), result, loop.wait),
-        "graph, a kernel": Case(lambda: loop.replays(LAUNCHES // GRAPH), result, loop.wait),
+        "launch": Case(lambda: loop.launches(LAUNCHES), result, loop.finish),
+        "graph, a kernel": Case(lambda: loop.replays(LAUNCHES // GRAPH), result, loop.finish),
     }
 
 
