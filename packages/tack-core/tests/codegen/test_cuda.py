@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tack.ir.semantics import BINARY_OPS, COMPARISONS
 from tack.ir.traversal import walk
 from tack.ir.workgroups import BLOCK_DTYPES
 from tack.lang.builtins import BUILTINS
+from tack.lang.source import Loc
 
 ARCHITECTURES = ("sm_75", "sm_90", "sm_121")
 INTEGERS_ONLY = ("shl", "shr", "bitand", "bitor", "bitxor")
@@ -546,3 +548,23 @@ def test_literal_exponents_keep_the_special_values_of_pow(dtype: DType) -> None:
         assert np.allclose(out, expected, 1e-6, 0, equal_nan=True)
         numbers = ~np.isnan(expected)
         assert np.array_equal(np.signbit(out)[numbers], np.signbit(expected)[numbers])
+
+
+def test_comments_are_lines_of_the_source() -> None:
+    lines = ["x[0] = 1  # \\ \\\n", "\tx[1] = 2\f  # é \\\n"]
+    source = SimpleNamespace(lines=lines)
+
+    def store(line: int, value: float) -> ir.Store:
+        return ir.Store("x", (const(line - 1),), const(value, f32), loc=Loc(source, line, 1, line, 2))
+
+    body = (store(1, 1.0), store(1, 1.0), store(2, 2.0))
+    loop = ir.Parallel(("i",), (ir.Range(const(0), const(1), const(1)),), body)
+    params = (ir.Parameter("x", ir.Array(f32, 1)),)
+    kernel = ir.Kernel("k", params, (), loop, (), None, None, {"i": i64}, {}, typed=True)
+    compiled = Emulated(kernel)
+    comments = [line.strip() for line in compiled.source.text.splitlines() if line.strip().startswith("//")]
+    assert comments == ["// x[0] = 1  #", "// x[1] = 2   # é"]
+    nvrtc(compiled.source.text)
+    x = np.zeros(2, np.float32)
+    compiled({"x": x}, [(0, 1, 1)])
+    assert x.tolist() == [1.0, 2.0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from tack.codegen.c.dialect import Dialect
 from tack.codegen.c.names import Names
@@ -15,6 +16,9 @@ from tack.codegen.c.scopes import Declarations
 from tack.codegen.c.terms import Term
 from tack.dtypes import ALL_DTYPES, DType, i64
 from tack.ir.nodes import Array, Kernel
+
+if TYPE_CHECKING:
+    from tack.lang.source import Loc
 
 __all__ = ["Emitter", "Unit"]
 
@@ -62,12 +66,23 @@ class Emitter:
         self.lane = ""  # the expression for the lane's number, in a kernel that uses workgroups
         self.iteration: str | None = None  # that for the iteration's number, where checks need it
         self.temporaries: list[str] = []
+        self._remarked: tuple[object, int] | None = None
 
     def text(self) -> str:
         return "".join(f"{line}\n" for line in self._lines)
 
     def line(self, text: str) -> None:
         self._lines.append("    " * self._depth + text if text else "")
+
+    def remark(self, loc: Loc | None) -> None:
+        """The source line at ``loc``, as a comment before what is made of it."""
+        if loc is None or self._remarked == (loc.source, loc.line):
+            return
+        self._remarked = loc.source, loc.line
+        if loc.line <= len(loc.source.lines):
+            text = loc.source.lines[loc.line - 1].strip()
+            printable = "".join(c if c.isprintable() else " " for c in text)
+            self.line(f"// {printable}".rstrip("\\ "))  # a backslash would continue the comment
 
     def label(self, name: str) -> None:
         self._lines.append("    " * (self._depth - 1) + f"{name}:;")

@@ -45,6 +45,8 @@ _JUMPS = (Break, Continue, Leave)
 def statements(fn: Emitter, body: Iterable[Stmt]) -> None:
     """The statements of ``body``, up to the first after which none can run."""
     for statement in body:
+        if not isinstance(statement, Block | LocalArray):
+            fn.remark(statement.loc)
         STATEMENTS[type(statement)](fn, statement)
         if isinstance(statement, _JUMPS):
             return
