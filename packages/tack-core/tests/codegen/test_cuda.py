@@ -334,6 +334,30 @@ def test_whole_tiles_compute_what_others_do(name: str, disjoint: bool) -> None:
     assert args["y"].tolist() == expected["y"].tolist()
 
 
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("shape", [(9, 7, 300), (4, 4, 4), (6, 11, 130), (12, 9), (300, 140)])
+def test_stencils_over_whole_and_other_tiles(shape: tuple[int, ...], disjoint: bool) -> None:
+    names, strides = "ijk"[: len(shape)], [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    at = "0:i64"
+    for name, stride in zip(names, strides, strict=True):
+        at = f"add({at}, mul(%{name}, {stride}:i64))"
+    total = f"x[{at}]"
+    for stride in strides:
+        total = f"add({total}, add(x[sub({at}, {stride}:i64)], x[add({at}, {stride}:i64)]))"
+    locals = "\n".join(f"local {name}: i64" for name in names)
+    ranges = ", ".join(f"{n} in (1:i64, {size - 1}:i64, 1:i64)" for n, size in zip(names, shape, strict=True))
+    text = f"kernel k(x: f64[], o: f64[]) {{\n{locals}\nparallel {ranges} {{\no[{at}] = {total}\n}}\n}}"
+    compiled = Emulated(text, disjoint=disjoint)
+    assert max(compiled.source.geometry.items) == 4
+    x = np.random.default_rng(6).integers(0, 99, shape).astype(np.float64)
+    o, expected, inner = np.zeros(shape), np.zeros(shape), (slice(1, -1),) * len(shape)
+    expected[inner] = x[inner]
+    for axis in range(len(shape)):
+        expected[inner] += (np.roll(x, 1, axis) + np.roll(x, -1, axis))[inner]
+    compiled({"x": x.ravel(), "o": o.ravel()}, [(1, 1, size - 2) for size in shape])
+    assert np.array_equal(o, expected)
+
+
 def test_what_is_loaded_early() -> None:
     def early(body: str, disjoint: bool = False) -> set[str]:
         kernel = parse(
