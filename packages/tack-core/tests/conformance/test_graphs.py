@@ -180,6 +180,25 @@ def test_what_cannot_be_captured() -> None:
     assert last(x) == 1
 
 
+def test_textures() -> None:
+    texture = tack.Texture3D(tack.arange(8, dtype=tack.f32).reshape(2, 2, 2))
+    o = tack.zeros(2)
+    with tack.capture() as graph:
+        sample(texture, o)
+        with pytest.raises(RuntimeError, match="not in a capture"):
+            texture.update()
+        with pytest.raises(RuntimeError, match="not in a capture"):
+            tack.Texture3D(tack.zeros((2, 2, 2)))
+    graph.launch()
+    assert o.numpy().tolist() == [0.0, 3.5]
+
+
+@tack.kernel
+def sample(texture: Any, o: Any) -> None:
+    for i in range(2):
+        o[i] = texture.sample(0.5 * i, 0.5 * i, 0.5 * i)
+
+
 def test_an_error_inside_ends_the_capture() -> None:
     x = tack.ones(10)
     with pytest.raises(TypeError, match="'b'"), tack.capture():

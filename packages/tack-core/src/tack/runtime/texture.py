@@ -8,6 +8,7 @@ from typing import Any
 from tack.dtypes import f32
 from tack.runtime.array import Array
 from tack.runtime.creation import asarray, copyto, empty
+from tack.runtime.graph import recording
 
 __all__ = ["Texture3D"]
 
@@ -60,7 +61,13 @@ class Texture3D:
         self.update()
 
     def update(self) -> None:
-        """Takes the array's present values."""
+        """Takes the array's present values.
+
+        Raises:
+            RuntimeError: inside a ``tack.capture``, where copies wait for the graph's launch.
+        """
+        if recording() is not None:
+            raise RuntimeError("a texture takes its values at once, and not in a capture; do it before that")
         copyto(self.storage, self._source.reshape(self.storage.shape))
         if self.storage._image is not None:
             self.storage._image.update(self.storage)

@@ -75,7 +75,7 @@ def launch_step(backend: CudaBackend, kernel: Kernel, args: tuple[Any, ...]) -> 
     check_capturable(kernel, program)
     total, spans = launch_range(kernel, variant, accepted, backend.label, program.most)
     check_workgroup_launch(kernel, variant, total)
-    slots = pack(program.slots, accepted, spans, ())
+    slots = pack(program.slots, launch.with_images(program, accepted), spans, ())
     work = _Launch(program, slots, program.grid(spans, total)) if total else None
     return Step(work, tuple(a for a in accepted if type(a) is Array))
 

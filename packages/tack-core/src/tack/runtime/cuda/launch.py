@@ -322,7 +322,7 @@ def execute(backend: CudaBackend, kernel: Kernel, args: tuple[Any, ...]) -> int 
     for other in others:
         queue.follow(other)
     output = _print_buffer(backend) if program.prints else None
-    values = _with_images(program, accepted) if program.textures else accepted
+    values = with_images(program, accepted) if program.textures else accepted
     slots = pack(program.slots, values, launch, () if output is None else (output.address,))
     with running(kernel, backend):
         if total:
@@ -339,7 +339,7 @@ def execute(backend: CudaBackend, kernel: Kernel, args: tuple[Any, ...]) -> int 
     return result
 
 
-def _with_images(program: Program, args: list[Any]) -> list[Any]:
+def with_images(program: Program, args: list[Any]) -> list[Any]:
     """The arguments with the handles of the textures that are sampled in hardware."""
     return [a._image.handle if k in program.textures else a for k, a in enumerate(args)]
 
