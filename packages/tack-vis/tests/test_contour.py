@@ -174,7 +174,8 @@ def test_masked_cells_are_left_out(share: float) -> None:
     assert (mesh.points.shape[0], mesh.triangles.shape[0]) == expected
     assert np.unique(mesh.triangles).size == mesh.points.shape[0]
     holes = np.where(mask, values, math.nan)
-    again = contour(holes, 0.5)
+    again = contour(holes, 0.5, normals=True)
+    assert np.allclose(np.linalg.norm(again.normals, axis=1), 1)
     np.testing.assert_array_equal(again.points, mesh.points)
     np.testing.assert_array_equal(again.triangles, mesh.triangles)
 

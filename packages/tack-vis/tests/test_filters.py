@@ -37,6 +37,12 @@ def test_gradient(shape: tuple[int, ...], dtype: type) -> None:
         assert np.allclose(found.numpy()[..., component], expected, rtol=1e-6, atol=1e-12)
 
 
+def test_beside_nan_a_gradient_is_one_sided() -> None:
+    values = np.arange(5.0) * 2 + np.zeros((1, 1, 1))
+    values[0, 0, 2] = math.nan
+    assert gradient(values).numpy()[0, 0, [0, 1, 3, 4], 0].tolist() == [2, 2, 2, 2]
+
+
 def test_the_gradient_of_a_linear_field_on_a_rectilinear_grid() -> None:
     xs, ys, zs = np.cumsum(RNG.random(7)), np.cumsum(RNG.random(6)), np.cumsum(RNG.random(5))
     values = 2 * xs - 3 * ys[:, None] + 5 * zs[:, None, None]

@@ -26,8 +26,8 @@ def gradient(
 ) -> tack.Array:
     """The derivatives of a volume along x, y and z: an array of shape (nz, ny, nx, 3).
 
-    They are differences of the neighbours on both sides, and at the grid's ends of the point and its one
-    neighbour; 0 along an axis with one point. The result is f64 if the volume is, else f32.
+    They are differences of the neighbours on both sides, or of the point and its one neighbour at the grid's
+    ends and beside a NaN; 0 along an axis without neighbours. The result is f64 if the volume is, else f32.
 
     Args:
         volume: (nz, ny, nx), x last.

@@ -84,12 +84,19 @@ def gradient_func(real: DType) -> Func:
 
     @tack.func
     def slope(volume: Any, axes: Any, voxel: Any, at: Any, first: Any, count: Any, step: Any) -> Any:
-        """The derivative along an axis, of central differences, and one-sided ones at the ends."""
+        """The derivative along an axis, between the neighbours that there are and that are not NaN."""
         back = 1 if at > 0 else 0
         ahead = 1 if at + 1 < count else 0
-        rise = real(volume[voxel + ahead * step]) - real(volume[voxel - back * step])
+        before = real(volume[voxel - back * step])
+        after = real(volume[voxel + ahead * step])
+        if before != before:
+            back = 0
+            before = real(volume[voxel])
+        if after != after:
+            ahead = 0
+            after = real(volume[voxel])
         run = axes[first + at + ahead] - axes[first + at - back]
-        return rise / run if back + ahead > 0 else rise
+        return (after - before) / run if back + ahead > 0 else real(0)
 
     @tack.func
     def gradient(volume: Any, axes: Any, voxel: Any, nz: Any, ny: Any, nx: Any) -> Any:
