@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -244,3 +245,26 @@ def test_the_same_result_every_time() -> None:
     for a, b in itertools.pairwise([(m.points, m.triangles, m.normals) for m in (first, second)]):
         for left, right in zip(a, b, strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+def test_peak_memory() -> None:
+    """What is allocated beside the volume: the mesh, and a tenth of both."""
+    volume = sphere(160, 160, 160).astype(np.float32)
+    contour(volume, 0.8)  # compiles
+    tracemalloc.start()
+    mesh = contour(volume, 0.8)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    output = mesh.points.nbytes + mesh.triangles.nbytes
+    assert output < peak <= output + 0.1 * (volume.nbytes + output)
+
+
+def test_more_edges_than_32_bits_count() -> None:
+    """Counts and edges are i64 then; the surface is that of the corner it is in, moved."""
+    volume = np.zeros((820, 820, 820), np.uint8)
+    corner = 4 * sphere(9, 9, 9) < 3
+    volume[-9:, -9:, -9:] = corner
+    mesh = contour(volume, 0.5)
+    expected = contour(corner.view(np.uint8), 0.5)
+    np.testing.assert_array_equal(mesh.triangles, expected.triangles)
+    np.testing.assert_array_equal(mesh.points, expected.points.numpy() + 811)

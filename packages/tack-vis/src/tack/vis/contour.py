@@ -109,7 +109,8 @@ def _count(grid: tack.Array, level: float, usable: tuple[tack.Array, ...] | None
     nz, ny, nx = grid.shape
     rows, words = nz * ny, -(-nx // 64)
     bits = tack.empty(rows * words + 1, u64, device=grid.device)
-    counts = tack.empty(5 * rows, i64, device=grid.device)  # triangles, three kinds of points, NaNs
+    # Triangles, three kinds of points, and whether there are NaNs: in all at most 9 for each voxel.
+    counts = tack.empty(5 * rows, i32 if 9 * grid.size <= i32.max else i64, device=grid.device)
     threshold = _threshold(level, grid.scalar)
     if threshold is None:  # past all values of the dtype
         bits.fill(0)
