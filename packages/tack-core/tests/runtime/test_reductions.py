@@ -18,7 +18,7 @@ from tack.runtime.cpu.backend import CpuBackend
 
 INTEGERS = [dtype for dtype in ALL_DTYPES if dtype.is_integer]
 FLOATS = [f32, f64]
-SIZES = [1, 2, 3, 15, 16, 17, 63, 64, 65, 1000, 4096, 65_537, 300_000]
+SIZES = [1, 2, 3, 15, 16, 17, 63, 64, 65, 1000, 4096, 65_536, 65_537, 69_631, 300_000]
 
 
 def same(a: float, b: float) -> bool:

@@ -164,7 +164,7 @@ class CpuBackend(Backend):
         """See `Backend.reduce_array`; always deterministic."""
         from tack.runtime.cpu import kernels
 
-        return kernels.reduce(self, array, op)
+        return kernels.reduce(array, op)
 
     @property
     def pool(self) -> NativePool | Pool:
