@@ -119,7 +119,10 @@ find_plan(Store *store, PyObject *const *args, int count, Call *call, Packed *pa
         return PYTHON;
     Entry *entry = find_entry(form, call->words + nwords, call->nwords - nwords);
     *plan = entry ? entry->plans[disjoint(form, call)] : NULL;
-    return *plan ? check_and_pack(form, *plan, call, packed) : MISS;
+    if (!*plan)
+        return MISS;
+    status = check_and_pack(form, *plan, call, packed);
+    return status == DONE && packed->total >= (*plan)->large ? PYTHON : status;
 }
 
 static Status

@@ -155,6 +155,7 @@ typedef struct Plan {
     Aligned *aligned;
     bool full_workgroups;
     int64_t group; /* what the parts of a launch are multiples of */
+    int64_t large; /* iterations from which on the Python path chooses other code */
     bool bounded; /* whether the estimated cost can be trusted */
     double cost;
     Gpu *gpu; /* instead of `launch`, or NULL */

@@ -58,10 +58,10 @@ plan_new(PyObject *spec)
         return (Plan *)PyErr_NoMemory();
     PyObject *variant, *slots, *written, *aligned, *gpu;
     unsigned long long launch, result;
-    long long group;
+    long long group, large;
     int full, bounded;
-    bool made = PyArg_ParseTuple(spec, "OKKiOOOpdpLO", &variant, &launch, &result, &plan->result_dtype, &slots, &written,
-                                 &aligned, &full, &plan->cost, &bounded, &group, &gpu);
+    bool made = PyArg_ParseTuple(spec, "OKKiOOOpdpLOL", &variant, &launch, &result, &plan->result_dtype, &slots, &written,
+                                 &aligned, &full, &plan->cost, &bounded, &group, &gpu, &large);
     if (made) {
         plan->variant = Py_NewRef(variant);
         plan->launch = (void (*)(void *, int64_t, int64_t))(uintptr_t)launch;
@@ -69,6 +69,7 @@ plan_new(PyObject *spec)
         plan->full_workgroups = full;
         plan->bounded = bounded;
         plan->group = group;
+        plan->large = large;
         made = (plan->slots = read_rows(slots, 1, &plan->nslots)) &&
                (plan->written = read_rows(written, 1, &plan->nwritten)) &&
                (plan->aligned = read_rows(aligned, 2, &plan->naligned)) &&

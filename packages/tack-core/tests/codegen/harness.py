@@ -39,9 +39,9 @@ def slot_value(slot: int, dtype: DType) -> int | float:
 class Compiled:
     """A compiled kernel; a call runs it over ``splits`` of the iterations and gives its result."""
 
-    def __init__(self, kernel: ir.Kernel | str, *, disjoint: bool = False) -> None:
+    def __init__(self, kernel: ir.Kernel | str, *, disjoint: bool = False, streaming: bool = False) -> None:
         self.kernel = parse(kernel) if isinstance(kernel, str) else kernel
-        self.module = generate(self.kernel, disjoint=disjoint)
+        self.module = generate(self.kernel, disjoint=disjoint, streaming=streaming)
         binding.parse_assembly(str(self.module)).verify()
         self.code = jit.load_object(jit.compile_object(self.module))
         self.launch = LAUNCH(self.code.address("launch"))

@@ -24,6 +24,7 @@ import numpy as np
 
 import tack
 from tack.runtime import native
+from tack.runtime.cpu import launch
 from tack.runtime.cpu.backend import CpuBackend
 from tack.runtime.cpu.launch import build
 from tack.runtime.dispatch import default_backend
@@ -423,6 +424,19 @@ def whole_workgroups() -> None:
 
     warm(grouped, f32(0), 256)
     refuses(ValueError, lambda: grouped(f32(0), 128))
+
+
+def large_launches() -> None:
+    launch.large_write = lambda: 4096
+
+    @tack.kernel
+    def double(x, out):
+        for i in range(x.shape[0]):
+            out[i] = 2.0 * x[i]
+
+    warm(double, f32(*range(1023)), f32(*range(1023)))
+    assert native.module is not None
+    assert native.module.resolve(double, (f32(*range(1024)), f32(*range(1024)))) is None
 
 
 def range_of_pinned_integers() -> None:

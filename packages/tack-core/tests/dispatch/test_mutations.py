@@ -70,6 +70,7 @@ MUTANTS = [
         "for (int k = 0; k < 0; k++)",
     ),
     ("whole_workgroups", "launch.c", "plan->full_workgroups && packed->total % WORKGROUP", "false"),
+    ("large_launches", "kernel.c", "packed->total >= (*plan)->large", "false"),
     ("range_of_pinned_integers", "launch.c", "!holds(", "false && !holds("),
     (
         "launch_bounds_past_64_bits",

@@ -22,6 +22,7 @@ from tack.runtime.array import Array
 from tack.runtime.dispatch import default_backend, tell_native
 from tack.runtime.expand import expand
 from tack.runtime.launch import backend_of
+from tack.runtime.slots import MAX_ITERATIONS
 from tack.runtime.texture import Texture3D
 from tack.runtime.variants import Key, accept, arrays_disjoint, facts_of, key_of, slot_of
 
@@ -53,6 +54,7 @@ class Plan(NamedTuple):
     packed: bytes
     total: int
     gpu: tuple[int, ...] | None = None
+    large: int = MAX_ITERATIONS
 
 
 class Unteachable(Exception):
@@ -214,7 +216,7 @@ def _plan(variant: Variant, plan: Plan) -> tuple[Any, ...]:
     written = [position for position, _ in variant.written]
     aligned = [n for position, _, alignment in variant.aligned for n in (position, alignment)]
     full = variant.requires_full_workgroups
-    about = (slots, written, aligned, full, plan.cost, plan.bounded, plan.group, plan.gpu)
+    about = (slots, written, aligned, full, plan.cost, plan.bounded, plan.group, plan.gpu, plan.large)
     return (variant, plan.launch, plan.result, plan.result_dtype, *about)
 
 

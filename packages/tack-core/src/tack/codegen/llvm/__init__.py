@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tack.codegen.cost import iteration_cost
-    from tack.codegen.llvm.module import check_sites, generate, print_sites
+    from tack.codegen.llvm.module import check_sites, generate, print_sites, streamed
 
-__all__ = ["check_sites", "generate", "iteration_cost", "print_sites"]
+__all__ = ["check_sites", "generate", "iteration_cost", "print_sites", "streamed"]
 
 
 def __getattr__(name: str) -> Any:

@@ -111,6 +111,8 @@ class Emitter:
         # What LLVM is told of the accesses to an array: metadata by its kind.
         self.facts: dict[str, dict[str, Any]] = {}
         self.local_arrays: set[str] = set()
+        # Where stores to an array go instead, while whole cache lines are computed.
+        self.lines: dict[str, ir.Value] = {}
         # Arrays with room for each lane of a workgroup, whose lanes lie side by side.
         self.lane_arrays: set[str] = set()
         # The lane's number in its workgroup, in a kernel that uses workgroups: as i64, and as i32.

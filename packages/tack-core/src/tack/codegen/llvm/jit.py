@@ -21,6 +21,7 @@ __all__ = [
     "Code",
     "assembly",
     "compile_object",
+    "has_streaming_stores",
     "host_cpu",
     "llvm_version",
     "load_object",
@@ -212,6 +213,11 @@ def vector_bits() -> int:
     if "+fma" not in features:
         return 0
     return 512 if "+avx512f" in features else 256
+
+
+def has_streaming_stores() -> bool:
+    """Whether code may store past the caches: x86, where that was measured to pay."""
+    return bool(vector_bits()) and _host().machine.triple.startswith("x86_64")
 
 
 def options() -> str:

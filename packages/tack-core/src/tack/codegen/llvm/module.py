@@ -12,6 +12,7 @@ from tack.codegen.llvm.expressions import dtype_of, value
 from tack.codegen.llvm.jit import vector_bits
 from tack.codegen.llvm.operators import convert
 from tack.codegen.llvm.statements import counted_loop, is_constant, local_array_size, statements
+from tack.codegen.llvm.streaming import streamed, streaming_loop
 from tack.codegen.llvm.types import ADDRESS, I64, LLVM_TYPES, VOID, index
 from tack.dtypes import i64
 from tack.errors import diagnostic
@@ -35,22 +36,25 @@ from tack.ir.workgroups import WORKGROUP, primitives
 if TYPE_CHECKING:
     from tack.codegen.regions import Plan
 
-__all__ = ["MAX_LOCAL_BYTES", "check_sites", "generate", "print_sites"]
+__all__ = ["MAX_LOCAL_BYTES", "check_sites", "generate", "print_sites", "streamed"]
 
 # Local arrays are on the stack, of which some threads have little.
 MAX_LOCAL_BYTES = 1 << 20
 
-Iteration = Callable[[list[ir.Value], Jump], None]
+# Fills the loop over a part [first, end) of a row, whose place in the other dimensions is given.
+Row = Callable[[list[ir.Value], ir.Value, ir.Value], None]
 
 _PRINT = ir.FunctionType(VOID, [I64, ADDRESS])
 
 
-def generate(kernel: Kernel, *, disjoint: bool = False) -> ir.Module:
+def generate(kernel: Kernel, *, disjoint: bool = False, streaming: bool = False) -> ir.Module:
     """The LLVM module of a typed kernel.
 
     Args:
         kernel: a verified typed kernel.
         disjoint: whether no array that the kernel writes overlaps another of its arrays.
+        streaming: whether to write arrays past the caches where the kernel allows it, see
+            `tack.codegen.streaming`. Only with ``disjoint``; pays for large arrays.
 
     Raises:
         ValueError: the kernel's arrays and its lanes' state take more than ``MAX_LOCAL_BYTES``, or
@@ -65,7 +69,7 @@ def generate(kernel: Kernel, *, disjoint: bool = False) -> ir.Module:
     _check_stack(kernel, plan)
     sites = [*enumerate(print_sites(kernel)), *enumerate(check_sites(kernel))]
     unit = Unit(kernel, {id(site): number for number, site in sites}, vector_bits())
-    _launch(unit, disjoint, plan)
+    _launch(unit, disjoint, plan, streamed(kernel) if streaming else [])
     if kernel.result is not None:
         _result(unit)
     unit.finish()
@@ -162,7 +166,7 @@ def _result(unit: Unit) -> None:
     fn.finish()
 
 
-def _launch(unit: Unit, disjoint: bool, plan: Plan | None) -> None:
+def _launch(unit: Unit, disjoint: bool, plan: Plan | None, streaming: list[Store]) -> None:
     """``launch(slots, low, high)``: the iterations [low, high) of the row-major linear range."""
     kernel = unit.kernel
     function = ir.Function(unit.module, ir.FunctionType(VOID, [ADDRESS, I64, I64]), "launch")
@@ -178,11 +182,13 @@ def _launch(unit: Unit, disjoint: bool, plan: Plan | None) -> None:
     fn.at(run)
     statements(fn, kernel.before)
     if plan is None:
-        _iterate(fn, dimensions, low, high)
+        _iterate(fn, dimensions, low, high, streaming)
     else:
         from tack.codegen.llvm.workgroups import run_workgroups
 
         run_workgroups(fn, plan, low, high, lambda number: _variables(fn, dimensions, number))
+    if streaming:  # nothing else orders streaming stores on x86
+        b.call(unit.declare("llvm.x86.sse.sfence", VOID, []), [])
     fn.goto(done)
     fn.at(done)
     b.ret_void()
@@ -212,29 +218,45 @@ def _alias_facts(unit: Unit) -> dict[str, dict[str, Any]]:
 
 
 def _iterate(
-    fn: Emitter, dimensions: list[tuple[ir.Value, ir.Value, ir.Value]], low: ir.Value, high: ir.Value
+    fn: Emitter,
+    dimensions: list[tuple[ir.Value, ir.Value, ir.Value]],
+    low: ir.Value,
+    high: ir.Value,
+    streaming: list[Store],
 ) -> None:
     """The iterations [low, high), of which there is at least one."""
     loop = fn.unit.kernel.loop
     kept = [(name, fn.read(name)) for name in _carried(fn.unit.kernel)]
 
-    def iteration(positions: list[ir.Value], jump: Jump) -> None:
-        for name, saved in kept:
-            fn.builder.store(saved, fn.local(name)[0])
+    def enter(positions: list[ir.Value]) -> None:
         for name, bounds, (start, step, _), position in zip(
             loop.vars, loop.ranges, dimensions, positions, strict=True
         ):
             fn.assign(name, _variable(fn, bounds, start, step, position), i64)
+
+    def iteration(positions: list[ir.Value], jump: Jump) -> None:
+        for name, saved in kept:
+            fn.builder.store(saved, fn.local(name)[0])
+        enter(positions)
         if check_sites(fn.unit.kernel):
             fn.iteration = _number(fn, positions, [count for _, _, count in dimensions])
         fn.loops.append(jump)
         statements(fn, loop.body)
         fn.loops.pop()
 
+    def row(outer: list[ir.Value], first: ir.Value, end: ir.Value) -> None:
+        def body(at: ir.Value, jump: Jump) -> None:
+            iteration([*outer, at], jump)
+
+        if streaming:
+            streaming_loop(fn, first, end, streaming, lambda at: enter([*outer, at]), body)
+        else:
+            counted_loop(fn, first, end, body, can_break=False)
+
     if len(dimensions) == 1:
-        counted_loop(fn, low, high, lambda at, jump: iteration([at], jump), can_break=False)
+        row([], low, high)
     else:
-        _rows(fn, [count for _, _, count in dimensions], low, high, iteration)
+        _rows(fn, [count for _, _, count in dimensions], low, high, row)
 
 
 def _variables(
@@ -260,7 +282,7 @@ def _variable(fn: Emitter, bounds: Range, start: ir.Value, step: ir.Value, at: i
     return at if is_constant(bounds.start, 0) else fn.builder.add(at, start)
 
 
-def _rows(fn: Emitter, counts: list[ir.Value], low: ir.Value, high: ir.Value, iteration: Iteration) -> None:
+def _rows(fn: Emitter, counts: list[ir.Value], low: ir.Value, high: ir.Value, row_loop: Row) -> None:
     """Row by row: divisions find where the chunk starts, and none are needed after that."""
     b = fn.builder
     length = counts[-1]
@@ -279,7 +301,7 @@ def _rows(fn: Emitter, counts: list[ir.Value], low: ir.Value, high: ir.Value, it
     # The row ends at its length or where the chunk ends, whichever is first.
     to_end = b.add(first, b.sub(high, start))
     end = b.select(b.icmp_signed("<", to_end, length), to_end, length)
-    counted_loop(fn, first, end, lambda at, jump: iteration([*positions, at], jump), can_break=False)
+    row_loop(positions, first, end)
     next_start = b.add(start, b.sub(end, first))
     b.cbranch(b.icmp_signed("<", next_start, high), following, done)
 

@@ -63,6 +63,9 @@ def _assign(fn: Emitter, node: Assign) -> None:
 
 def _store(fn: Emitter, node: Store) -> None:
     stored = value(fn, node.value)
+    if node.array in fn.lines:
+        fn.builder.store(stored, fn.lines[node.array])
+        return
     with guarded(fn, node) as (address, _):
         fn.access(node.array, fn.builder.store(stored, address, align=1))
 

@@ -12,10 +12,12 @@ import numpy as np
 
 from tack.codegen.llvm.jit import load_object
 from tack.dtypes import ALL_DTYPES
+from tack.runtime.cpu.memory import large_write
 from tack.runtime.debug import HIDDEN, raise_violation
 from tack.runtime.profile import running
 from tack.runtime.slots import (
     DTYPES,
+    MAX_ITERATIONS,
     PrintSite,
     join_artifact,
     launch_range,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Program", "build", "describe", "execute", "native_plan", "prepare_launch"]
 
 _CHUNKS_PER_THREAD = 4
+_PLAIN_LAUNCHES = 8  # how many large launches run before streaming code, which saves some ms of each, is made
 
 _LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 _RESULT = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
@@ -58,9 +61,19 @@ def describe(kernel: ir.Kernel) -> dict[str, Any]:
         "cost": iteration_cost(kernel),
         "bounded": is_bounded(kernel),
         "group": WORKGROUP if primitives(kernel) else 1,  # what a chunk is a multiple of
+        "streamed": _streamed_bytes(kernel),
         "prints": prints,
         "record": [p.name for p in kernel.params].index(HIDDEN[1]) if checked else None,
     }
+
+
+def _streamed_bytes(kernel: ir.Kernel) -> int:
+    """The least that an iteration writes to an array which streaming stores may write; 0: there is none."""
+    from tack.codegen.llvm import streamed
+    from tack.ir import nodes as ir
+
+    types = {p.name: p.type.dtype for p in kernel.params if isinstance(p.type, ir.Array)}
+    return min((types[s.array].itemsize for s in streamed(kernel)), default=0)
 
 
 class Program:
@@ -68,11 +81,13 @@ class Program:
 
     ``about`` is what `describe` gives, ``checks`` are debug mode's sites, and ``artifact`` is the
     object file. ``slots`` packs the arguments and the launch range as `docs/design/ir.md` lays them out.
+    Launches of ``large`` iterations or more have code of their own, ``streaming``, once there have been
+    some: ``large_launches`` counts them.
     """
 
     __slots__ = (
-        *("about", "address", "artifact", "checks", "code", "cost", "group", "launch", "prints", "record"),
-        *("result", "result_dtype", "slots"),
+        *("about", "address", "artifact", "checks", "code", "cost", "group", "large", "large_launches"),
+        *("launch", "prints", "record", "result", "result_dtype", "slots", "streaming"),
     )
 
     def __init__(self, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> None:
@@ -86,6 +101,10 @@ class Program:
         self.result = None if result is None else _RESULT(self.code.address("result"))
         self.cost: float = about["cost"]
         self.group: int = about["group"]
+        streamed: int = about["streamed"]
+        self.large = -(-large_write() // streamed) if streamed else MAX_ITERATIONS
+        self.large_launches = 0
+        self.streaming: Program | None = None
         self.checks = checks
         self.record: int = about["record"] or 0
         self.prints = [print_site(template) for template in about["prints"]]
@@ -95,15 +114,15 @@ class Program:
         return pack(self.slots, args, launch, tail)
 
 
-def build(kernel: ir.Kernel, disjoint: bool) -> Program:
-    """Compiles a typed kernel."""
+def build(kernel: ir.Kernel, disjoint: bool, streaming: bool = False) -> Program:
+    """Compiles a typed kernel; ``streaming`` is for large launches, see `tack.codegen.streaming`."""
     from tack.codegen.llvm import check_sites, generate
     from tack.codegen.llvm.jit import compile_object
     from tack.stages import stage
 
     try:
         with stage("code generation"):
-            module = generate(kernel, disjoint=disjoint)
+            module = generate(kernel, disjoint=disjoint, streaming=streaming)
         artifact = compile_object(module)
         with stage("link"):
             return Program(describe(kernel), artifact, check_sites(kernel))
@@ -127,6 +146,8 @@ def execute(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> int |
     variant, accepted = prepare_launch(backend, kernel, args)
     program: Program = variant.payload
     total, launch = launch_range(kernel, variant, accepted, "the CPU")
+    if total >= program.large and variant.key.disjoint:
+        program = _for_large(program, variant)
     check_workgroup_launch(kernel, variant, total)
     if not program.prints:
         slots = program.pack(accepted, launch, ())
@@ -148,6 +169,17 @@ def execute(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> int |
     return result
 
 
+def _for_large(program: Program, variant: Variant) -> Program:
+    """The code that writes past the caches, once it has been worth compiling, else ``program``."""
+    if program.streaming is None:
+        program.large_launches += 1
+        if program.large_launches <= _PLAIN_LAUNCHES:
+            return program
+        program.streaming = build(variant.ir, True, streaming=True)
+        program.streaming.artifact = None
+    return program.streaming
+
+
 def prepare_launch(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> tuple[Variant, list[Any]]:
     """The variant for a call, compiled if need be, and the arguments that it takes."""
     return resolve_variant(backend, kernel, args, build)
@@ -165,9 +197,9 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan |
     result = 0 if dtype is None else program.code.address("result")
     number = -1 if dtype is None else ALL_DTYPES.index(dtype)
     packed = program.pack(args, launch, ())
-    return Plan(
-        program.address, result, number, program.about["bounded"], program.cost, program.group, packed, total
-    )
+    large = program.large if variant.key.disjoint else MAX_ITERATIONS
+    bounded, cost, group = program.about["bounded"], program.cost, program.group
+    return Plan(program.address, result, number, bounded, cost, group, packed, total, large=large)
 
 
 def save(program: Program) -> bytes:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
-__all__ = ["format_size", "free_memory"]
+__all__ = ["format_size", "free_memory", "large_write"]
 
 _CGROUPS = "/sys/fs/cgroup"
+_CACHE = "/sys/devices/system/cpu/cpu0/cache/index3/size"
+_USUAL_CACHE = 32 << 20
 
 
 def free_memory() -> int | None:
@@ -17,6 +20,13 @@ def free_memory() -> int | None:
     """
     limits = [free for free in (_machine_free(), _cgroup_free()) if free is not None]
     return min(limits) if limits else None
+
+
+@functools.cache
+def large_write() -> int:
+    """Bytes which, once written, are no longer in the caches: the size of the last level."""
+    size = (_read(_CACHE) or "").strip()
+    return int(size[:-1]) << 10 if size.endswith("K") and size[:-1].isdigit() else _USUAL_CACHE
 
 
 def format_size(nbytes: int) -> str:
