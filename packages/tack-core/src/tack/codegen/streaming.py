@@ -24,7 +24,7 @@ from tack.ir.nodes import (
 from tack.ir.traversal import walk
 from tack.ir.workgroups import primitives
 
-__all__ = ["streamed_stores"]
+__all__ = ["streamed_stores", "stride"]
 
 
 def streamed_stores(kernel: Kernel) -> list[Store]:
@@ -46,23 +46,31 @@ def streamed_stores(kernel: Kernel) -> list[Store]:
         if isinstance(s, Store)
         and s.array in arrays
         and accesses.count(s.array) == 1
-        and _follows(s.index[0], axis, assigned | {axis})
+        and stride(s.index[0], axis, assigned | {axis}) == 1
     ]
 
 
-def _follows(index: Expr, axis: str, changing: set[str]) -> bool:
-    """Whether ``index`` is the local ``axis`` plus something that is the same along a row."""
+def stride(index: Expr, axis: str, changing: set[str]) -> int | None:
+    """How far ``index`` moves from one value of the local ``axis`` to the next; None: that is not known.
+
+    ``changing`` are the locals that differ along a row in any way, ``axis`` among them.
+    """
     if isinstance(index, Local):
-        return index.name == axis
-    if not isinstance(index, Binary) or index.op not in ("add", "sub"):
-        return False
-    if _is_fixed(index.right, changing):
-        return _follows(index.left, axis, changing)
-    return index.op == "add" and _is_fixed(index.left, changing) and _follows(index.right, axis, changing)
+        return 1 if index.name == axis else None if index.name in changing else 0
+    if isinstance(index, Const | Param):
+        return 0
+    if isinstance(index, Unary | Cast):
+        return 0 if stride(index.operand, axis, changing) == 0 else None
+    if isinstance(index, Binary):
+        return _combined(index, stride(index.left, axis, changing), stride(index.right, axis, changing))
+    return None
 
 
-def _is_fixed(index: Expr, changing: set[str]) -> bool:
-    """Whether ``index`` is arithmetic on numbers that are the same along a row."""
-    nodes = list(walk(index))
-    plain = all(isinstance(n, Const | Param | Local | Binary | Unary | Cast) for n in nodes)
-    return plain and not any(isinstance(n, Local) and n.name in changing for n in nodes)
+def _combined(index: Binary, left: int | None, right: int | None) -> int | None:
+    if left is None or right is None:
+        return None
+    if index.op in ("add", "sub"):
+        return left + right if index.op == "add" else left - right
+    if index.op == "mul" and isinstance(index.right, Const):
+        return left * int(index.right.value)
+    return 0 if left == right == 0 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ from tack.codegen.llvm.emitter import Emitter, Jump, Unit
 from tack.codegen.llvm.expressions import dtype_of, value
 from tack.codegen.llvm.jit import vector_bits
 from tack.codegen.llvm.operators import convert
+from tack.codegen.llvm.outer_loops import loop_in_step
 from tack.codegen.llvm.statements import counted_loop, is_constant, local_array_size, statements
 from tack.codegen.llvm.streaming import streamed, streaming_loop
 from tack.codegen.llvm.types import ADDRESS, I64, LLVM_TYPES, VOID, index
+from tack.codegen.outer_loops import lane_locals
 from tack.dtypes import i64
 from tack.errors import diagnostic
 from tack.ir.nodes import (
@@ -41,6 +44,10 @@ __all__ = ["MAX_LOCAL_BYTES", "check_sites", "generate", "print_sites", "streame
 # Local arrays are on the stack, of which some threads have little.
 MAX_LOCAL_BYTES = 1 << 20
 
+# Fills the loop over [first, end): given what sets the loop variable of an iteration, and its body.
+RowLoop = Callable[
+    [Emitter, ir.Value, ir.Value, Callable[[ir.Value], None], Callable[[ir.Value, Jump], None]], None
+]
 # Fills the loop over a part [first, end) of a row, whose place in the other dimensions is given.
 Row = Callable[[list[ir.Value], ir.Value, ir.Value], None]
 
@@ -182,7 +189,7 @@ def _launch(unit: Unit, disjoint: bool, plan: Plan | None, streaming: list[Store
     fn.at(run)
     statements(fn, kernel.before)
     if plan is None:
-        _iterate(fn, dimensions, low, high, streaming)
+        _iterate(fn, dimensions, low, high, _row_loop(unit, disjoint, streaming))
     else:
         from tack.codegen.llvm.workgroups import run_workgroups
 
@@ -217,12 +224,22 @@ def _alias_facts(unit: Unit) -> dict[str, dict[str, Any]]:
 # --- the parallel loop --------------------------------------------------------------------------
 
 
+def _row_loop(unit: Unit, disjoint: bool, streaming: list[Store]) -> RowLoop:
+    """What fills the innermost loop."""
+    if streaming:
+        return functools.partial(streaming_loop, stores=streaming)
+    own = lane_locals(unit.kernel) if disjoint and unit.vector_bits else None
+    if own is not None:
+        return functools.partial(loop_in_step, own=own)
+    return lambda fn, first, end, _, body: counted_loop(fn, first, end, body, can_break=False)
+
+
 def _iterate(
     fn: Emitter,
     dimensions: list[tuple[ir.Value, ir.Value, ir.Value]],
     low: ir.Value,
     high: ir.Value,
-    streaming: list[Store],
+    row_loop: RowLoop,
 ) -> None:
     """The iterations [low, high), of which there is at least one."""
     loop = fn.unit.kernel.loop
@@ -248,10 +265,7 @@ def _iterate(
         def body(at: ir.Value, jump: Jump) -> None:
             iteration([*outer, at], jump)
 
-        if streaming:
-            streaming_loop(fn, first, end, streaming, lambda at: enter([*outer, at]), body)
-        else:
-            counted_loop(fn, first, end, body, can_break=False)
+        row_loop(fn, first, end, lambda at: enter([*outer, at]), body)
 
     if len(dimensions) == 1:
         row([], low, high)

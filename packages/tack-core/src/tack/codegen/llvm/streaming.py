@@ -33,9 +33,9 @@ def streaming_loop(
     fn: Emitter,
     first: ir.Value,
     end: ir.Value,
-    stores: list[Store],
     enter: Callable[[ir.Value], None],
     body: Callable[[ir.Value, Jump], None],
+    stores: list[Store],
 ) -> None:
     """A loop over [first, end), of which there is at least one, in which these stores are streaming.
 
