@@ -52,8 +52,12 @@ class Benchmark:
     unit: str  # "ms" or "µs"
     check: Callable[[str, Any], bool]
     rounds: int
-    burst: int
+    burst: int | Callable[[str], int]  # how often a case runs in one turn
     launches: int = 1  # in one timed run; figures are for one
+
+
+# What tells the contestants' runtimes how many threads to use.
+THREADS = ("TACK_CPU_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TI_CPU_MAX_NUM_THREADS")
 
 
 def machine() -> str:
@@ -161,10 +165,11 @@ def measure(benchmark: Benchmark, script: str) -> dict[str, Any]:
         for turn in range(benchmark.rounds):
             note(f"round {turn + 1} of {benchmark.rounds}")
             for case in benchmark.cases:
+                burst = benchmark.burst if isinstance(benchmark.burst, int) else benchmark.burst(case)
                 # Who starts changes, so that nobody always runs after the same neighbour.
                 for worker in workers[turn % len(workers) :] + workers[: turn % len(workers)]:
                     if case in worker.cases:
-                        times.setdefault((case, worker.name), []).extend(worker.burst(case, benchmark.burst))
+                        times.setdefault((case, worker.name), []).extend(worker.burst(case, burst))
                         time.sleep(0.005)  # idle threads of a pool may spin for a while
     finally:
         for worker in workers:
@@ -238,6 +243,18 @@ def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
     parser.add_argument("--rounds", type=int, default=default, help="how often each contestant's turn comes")
 
 
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads", type=int, help="how many threads each contestant uses; as many as it likes"
+    )
+
+
+def use_threads(count: int | None) -> None:
+    """Tells contestants that start from now on how many threads to use."""
+    if count is not None:
+        os.environ.update(dict.fromkeys(THREADS, str(count)))
+
+
 def publish(results: dict[str, Any], text: str, where: str | None) -> None:
     """Prints the table, and writes the figures as JSON where asked."""
     if where == "-":
@@ -252,6 +269,7 @@ def main(benchmark: Benchmark, script: str, description: str | None) -> int:
     """Runs a benchmark's command line. The exit status is 1 if our own contestant did not run."""
     parser = options(description)
     add_rounds(parser, benchmark.rounds)
+    add_threads(parser)
     parser.add_argument("--worker", metavar="NAME", help=argparse.SUPPRESS)
     parser.add_argument(
         "--without", action="append", default=[], metavar="NAME", help="leave a contestant out"
@@ -260,6 +278,7 @@ def main(benchmark: Benchmark, script: str, description: str | None) -> int:
     if args.worker:
         serve(benchmark, args.worker)
         return 0
+    use_threads(args.threads)
     chosen = {k: v for k, v in benchmark.contestants.items() if k not in args.without}
     benchmark = Benchmark(**{**vars(benchmark), "contestants": chosen, "rounds": args.rounds})
     results = measure(benchmark, script)

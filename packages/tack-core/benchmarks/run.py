@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = ("startup", "dispatch", "throughput", "fan_out", "memory")
+PROGRAMS = ("startup", "dispatch", "throughput", "accumulate", "fan_out", "memory")
 
 
 def main() -> int:
