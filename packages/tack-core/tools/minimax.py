@@ -193,6 +193,41 @@ def logarithm_quotient(degree: int, bits: int) -> Problem:
     return Problem(_over(target, series), weight, mpf(0), (3 - 2 * mp.sqrt(2)) ** 2, degree, bits)
 
 
+def logarithm_tail(degree: int, bits: int) -> Problem:
+    """log((1 + s) / (1 - s)) / 2 = s + s z / 3 + s z^2 P(z), z = s^2."""
+    high = (3 - 2 * mp.sqrt(2)) ** 2
+
+    def series(z: mpf) -> mpf:
+        return mpf(1) / 5 + z / 7 + z**2 / 9 + z**3 / 11
+
+    def target(z: mpf) -> mpf:
+        return (mp.atanh(mp.sqrt(z)) / mp.sqrt(z) - 1 - z / 3) / z**2
+
+    return Problem(_over(target, series), lambda z: z**2, mpf(0), high * mpf("1.001"), degree, bits)
+
+
+def error_function(degree: int, high: mpf, bits: int) -> Problem:
+    """erf(x) = x + x P(z), z = x^2."""
+
+    def series(z: mpf) -> mpf:
+        return 2 / mp.sqrt(mp.pi) * (1 - z / 3 + z**2 / 10 - z**3 / 42) - 1
+
+    def target(z: mpf) -> mpf:
+        return mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1
+
+    def weight(z: mpf) -> mpf:
+        return mp.sqrt(z) / mp.erf(mp.sqrt(z)) if z else mp.sqrt(mp.pi) / 2
+
+    return Problem(_over(target, series), weight, mpf(0), high**2, degree, bits)
+
+
+def error_function_tail(degree: int, low: mpf, high: mpf, bits: int) -> Problem:
+    """erf(x) = 1 - exp(-x - x P(x))."""
+    return Problem(
+        lambda x: -mp.log(mp.erfc(x)) / x - 1, lambda x: x * mp.erfc(x) / mp.erf(x), low, high, degree, bits
+    )
+
+
 def arcsine(degree: int, bits: int) -> Problem:
     """asin(x) = x + x z P(z), z = x^2, |x| <= 1/2."""
 
@@ -243,6 +278,11 @@ PROBLEMS: dict[str, Problem] = {
     "EXP2_F64": power2(11, 53),
     "LOG_F32": logarithm(8, 24),
     "LOG_F64": logarithm_quotient(6, 53),
+    "LOG_TAIL_F64": logarithm_tail(6, 53),
+    "ERF_F32": error_function(6, mpf(1), 24),
+    "ERF_F64": error_function(12, mpf(1), 53),
+    "ERF_TAIL_F32": error_function_tail(6, mpf(1), mpf(4), 24),
+    "ERF_TAIL_F64": error_function_tail(22, mpf(1), mpf("6.1"), 53),
     "ASIN_F32": arcsine(4, 24),
     "ASIN_F64": arcsine(12, 53),
     "ATAN_F32": arctangent(4, EIGHTH * mpf("1.0001"), 24),

@@ -6,6 +6,7 @@ f32 and prints the largest error of each function.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -28,10 +29,11 @@ UNARY: dict[str, Any] = {
     "acos": np.arccos,
     "asin": np.arcsin,
     "atan": np.arctan,
+    "erf": np.vectorize(math.erf, [np.float64]),
 }
-BINARY: dict[str, Any] = {"atan2": np.arctan2, "hypot": np.hypot, "pow": np.power}
+BINARY: dict[str, Any] = {"atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "pow": np.power}
 FLOATS = (f32, f64)
-CASES = [(n, d) for n in (*UNARY, *BINARY) for d in FLOATS if vector_math.has(n, d)]
+CASES = [(n, d) for n in (*UNARY, *BINARY) for d in FLOATS]
 
 
 class Function:
@@ -130,6 +132,40 @@ def test_a_lane_does_not_depend_on_its_neighbours(name: str, dtype: DType, guard
     assert same_bits(whole, alone)
     if guarded:
         assert (whole[~(a > -1)] == -1).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_remainders_are_exact(dtype: DType) -> None:
+    rng = np.random.default_rng(3)
+    bits = np.uint32 if dtype is f32 else np.uint64
+    x, y = (rng.integers(0, np.iinfo(bits).max, 20_000, bits).view(dtype.numpy) for _ in range(2))
+    near = np.ldexp(rng.uniform(1, 2, 20_000), rng.integers(-20, 40, 20_000)).astype(dtype.numpy)
+    unit = rng.uniform(0.1, 3, 20_000).astype(dtype.numpy)
+    multiple = (np.rint(near) * unit).astype(dtype.numpy)
+    a = np.concatenate([x, near, -multiple, np.nextafter(multiple, 0), unit, arguments(dtype, 100)])
+    b = np.concatenate([y, unit, unit, unit, near, np.roll(arguments(dtype, 100), 5)])
+    with np.errstate(invalid="ignore"):
+        assert same_bits(Function("fmod", dtype)(a, b), np.fmod(a, b))
+
+
+def test_powers_of_f64_over_the_whole_range() -> None:
+    """Of numbers of all sizes, to exponents up to where the result overflows or vanishes."""
+    rng = np.random.default_rng(5)
+    x = np.ldexp(rng.uniform(1, 2, 3000), rng.integers(-1074, 1024, 3000))
+    x[:1000] = 1 + rng.uniform(-1, 1, 1000) * 2.0 ** -rng.uniform(1, 52, 1000)
+    y = rng.uniform(-1080, 1030, 3000) / np.log2(x)
+    odd = rng.integers(-300, 300, 3000) * 2.0 + 1
+    results = Function("pow", f64)(np.concatenate([x, -x]), np.concatenate([y, odd]))
+    with mpmath.workprec(200):
+        for base, exponent, got in zip(
+            np.concatenate([x, x]), np.concatenate([y, odd]), results, strict=True
+        ):
+            exact = mpmath.power(mpmath.mpf(base), mpmath.mpf(exponent))
+            if 2.0**-1074 < exact < mpmath.mpf(2) ** 1024:
+                unit = math.ulp(float(exact))
+                assert abs(mpmath.mpf(abs(float(got))) - exact) <= 1.5 * unit, (base, exponent)
+    assert (results[:3000] >= 0).all()
+    assert (np.signbit(results[3000:])).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

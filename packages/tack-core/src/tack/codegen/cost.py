@@ -33,7 +33,7 @@ _OPERATION = 0.1
 _MEMORY = 0.15
 _ATOMIC = 6.0
 _PRINT = 2000.0
-_FLOAT_OPERATORS = {"div": 0.7, "floordiv": 12.0, "mod": 10.0, "pow": 15.0}
+_FLOAT_OPERATORS = {"div": 0.7, "floordiv": 3.0, "mod": 2.0, "pow": 4.0}
 _INTEGER_OPERATORS = {"floordiv": 3.0, "mod": 3.0, "pow": 10.0}
 _CALLS = {
     **dict.fromkeys(("abs", "min", "max", "sign", "copysign", "floor", "ceil", "round", "trunc"), 0.2),
@@ -42,6 +42,7 @@ _CALLS = {
     "sqrt": 1.0,
     "rsqrt": 1.5,
     **dict.fromkeys(("cos", "exp", "exp2", "expm1", "log", "log1p", "log2", "sin", "tanh"), 1.0),
+    **dict.fromkeys(("erf", "fmod"), 1.5),
     **dict.fromkeys(("acos", "asin", "atan", "atan2", "cosh", "hypot", "log10", "sinh", "tan"), 1.5),
 }
 _LIBM_CALL = 10.0

@@ -215,7 +215,7 @@ class Emitter:
         if self.unit.vector_bits:
             from tack.codegen.llvm import vector_math
 
-            if vector_math.has(name, dtype):
+            if vector_math.has(name):
                 function = vector_math.declare(self.unit.module, name, dtype, self.unit.vector_bits)
                 return self.builder.call(function, args)
         return self.libm(name, dtype, *args)

@@ -73,7 +73,7 @@ def float_floordiv(unit: Unit, dtype: DType) -> ir.Function:
         b = fn.builder
         x, y = fn.function.args
         zero, half, one = constant(dtype, 0), constant(dtype, 0.5), constant(dtype, 1)
-        truncated = fn.libm("fmod", dtype, x, y)
+        truncated = fn.math("fmod", dtype, x, y)
         _, adjusted = _floored(fn, dtype, x, y, truncated)
         # x - fmod(x, y) is a multiple of y up to rounding, so the division is nearly whole.
         ratio = b.fdiv(b.fsub(x, truncated), y)
@@ -95,7 +95,7 @@ def _floored(
     b = fn.builder
     zero = constant(dtype, 0)
     if truncated is None:
-        truncated = fn.libm("fmod", dtype, x, y)
+        truncated = fn.math("fmod", dtype, x, y)
     nonzero = b.fcmp_unordered("!=", truncated, zero)
     opposite = b.xor(b.fcmp_ordered("<", y, zero), b.fcmp_ordered("<", truncated, zero))
     adjusted = b.and_(nonzero, opposite)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from llvmlite import ir
 
 from tack.codegen.llvm.types import FLAG, LLVM_TYPES
-from tack.codegen.llvm.vector_math import algebraic, exponentials, trigonometry
+from tack.codegen.llvm.vector_math import algebraic, error_function, exponentials, powers, trigonometry
 from tack.codegen.llvm.vector_math.lanes import Lanes
 from tack.dtypes import DType, f32, f64
 
@@ -31,27 +31,29 @@ _RULES: Final[dict[str, Rule]] = {
     "cbrt": algebraic.cbrt,
     "cos": trigonometry.cos,
     "cosh": exponentials.cosh,
+    "erf": error_function.erf,
     "exp": exponentials.exp,
     "exp2": exponentials.exp2,
     "expm1": exponentials.expm1,
+    "fmod": algebraic.fmod,
     "hypot": algebraic.hypot,
     "log": exponentials.log,
     "log10": exponentials.log10,
     "log1p": exponentials.log1p,
     "log2": exponentials.log2,
-    "pow": algebraic.pow32,
+    "pow": powers.pow,
     "sin": trigonometry.sin,
     "sinh": exponentials.sinh,
     "tan": trigonometry.tan,
     "tanh": exponentials.tanh,
 }
 _PREFIX: Final = "tack.math."
-_TWO_ARGUMENTS: Final = {"atan2", "hypot", "pow"}
+_TWO_ARGUMENTS: Final = {"atan2", "fmod", "hypot", "pow"}
 
 
-def has(name: str, dtype: DType) -> bool:
-    """Whether ``name`` is a function of this library in the precision of ``dtype``."""
-    return name in _RULES and (name != "pow" or dtype is f32)
+def has(name: str) -> bool:
+    """Whether ``name`` is a function of this library."""
+    return name in _RULES
 
 
 class Form(NamedTuple):

@@ -1,4 +1,4 @@
-"""Roots and powers."""
+"""Roots and remainders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tack.codegen.llvm.vector_math.lanes import Lanes
 
-__all__ = ["cbrt", "hypot", "pow32"]
+__all__ = ["cbrt", "fmod", "hypot"]
 
 
 def cbrt(v: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -43,10 +43,12 @@ def hypot(v: Lanes, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
     return length, v.negated(v.both(v.less(2.0**-450, large), v.less(large, 2.0**510)))
 
 
-def pow32(v: Lanes, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """``2^(y log2(x))`` in f64, for f32."""
-    wide = v.widened()
-    exponent = wide.mul(v.widen(y), log2_positive(wide, v.widen(x)))
-    result = v.narrow(exp2(wide, exponent))
-    ordinary = v.both(v.both(v.less(0.0, x), v.less(x, inf)), v.less(v.abs(y), inf))
-    return result, v.negated(ordinary)
+def fmod(v: Lanes, x: ir.Value, y: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """``x - y trunc(x / y)``, which is exact while the quotient is a whole number of the float."""
+    ax, ay = v.abs(x), v.abs(y)
+    ratio = v.div(ax, ay)
+    quotient = v.intrinsic("trunc", ratio)
+    rest = v.fma(v.neg(quotient), ay, ax)
+    rest = v.select(v.less(rest, 0.0), v.add(rest, ay), rest)  # the division may have rounded up
+    normal = v.both(v.less(2.0 ** (2 - v.bias), ay), v.less(ay, inf))
+    return v.copysign(rest, x), v.negated(v.both(v.less(ratio, 2.0**v.mantissa), normal))

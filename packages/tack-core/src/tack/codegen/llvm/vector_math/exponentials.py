@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from tack.codegen.llvm.vector_math.lanes import Lanes
 
-__all__ = ["cosh", "exp", "exp2", "expm1", "log", "log1p", "log2", "log2_positive", "log10", "sinh", "tanh"]
+__all__ = [
+    *("cosh", "decompose", "exp", "exp2", "exp2_of_sum", "expm1", "log", "log1p", "log2", "log2_positive"),
+    *("log10", "sinh", "tanh"),
+]
 
 
 class _Constants(NamedTuple):
@@ -99,11 +102,14 @@ def exp(v: Lanes, x: ir.Value) -> ir.Value:
 
 
 def exp2(v: Lanes, x: ir.Value) -> ir.Value:
-    c = _CONSTANTS[v.bits]
-    x = _clamp(v, x, c.exp2_range)
+    x = _clamp(v, x, _CONSTANTS[v.bits].exp2_range)
     k, whole = v.nearest(x, 1.0)
-    r = v.sub(x, k)
-    return _scale(v, v.fma(r, v.polynomial(r, c.exp2), 1.0), whole)
+    return exp2_of_sum(v, whole, v.sub(x, k))
+
+
+def exp2_of_sum(v: Lanes, whole: ir.Value, r: ir.Value) -> ir.Value:
+    """``2^(whole + r)`` for an integer and a number between -1/2 and 1/2."""
+    return _scale(v, v.fma(r, v.polynomial(r, _CONSTANTS[v.bits].exp2), 1.0), whole)
 
 
 def expm1(v: Lanes, x: ir.Value) -> ir.Value:
@@ -125,7 +131,7 @@ class _Logarithm(NamedTuple):
     f: ir.Value
 
 
-def _decompose(v: Lanes, x: ir.Value) -> _Logarithm:
+def decompose(v: Lanes, x: ir.Value) -> _Logarithm:
     smallest = 2.0 ** (1 - v.bias)
     up = v.mantissa + 1
     denormal = v.less(x, smallest)
@@ -165,7 +171,7 @@ def _at_edges(v: Lanes, x: ir.Value, y: ir.Value) -> ir.Value:
 
 def log(v: Lanes, x: ir.Value) -> ir.Value:
     c = _CONSTANTS[v.bits]
-    k, f = _decompose(v, x)
+    k, f = decompose(v, x)
     y = v.fma(k, c.ln2[0], _log_of_f(v, f, v.mul(k, c.ln2[1])))
     return _at_edges(v, x, y)
 
@@ -176,7 +182,7 @@ def log2(v: Lanes, x: ir.Value) -> ir.Value:
 
 def log2_positive(v: Lanes, x: ir.Value) -> ir.Value:
     c = _CONSTANTS[v.bits]
-    k, f = _decompose(v, x)
+    k, f = decompose(v, x)
     y = _log_of_f(v, f, 0.0)
     return v.add(k, v.fma(y, c.log2e[0], v.mul(y, c.log2e[1])))
 
@@ -186,7 +192,7 @@ def log10(v: Lanes, x: ir.Value) -> ir.Value:
         wide = v.widened()
         return v.narrow(log10(wide, v.widen(x)))
     c = _CONSTANTS[v.bits]
-    k, f = _decompose(v, x)
+    k, f = decompose(v, x)
     y = _log_of_f(v, f, 0.0)
     low = v.fma(k, c.log10_2[1], v.mul(y, c.log10e[1]))
     return _at_edges(v, x, v.fma(k, c.log10_2[0], v.fma(y, c.log10e[0], low)))
@@ -197,7 +203,7 @@ def log1p(v: Lanes, x: ir.Value) -> ir.Value:
     u = v.add(1.0, x)
     lost = v.div(v.sub(x, v.sub(u, 1.0)), u)
     lost = v.select(v.less(u, 2.0**v.mantissa * 4), lost, 0.0)  # x - (u - 1) means nothing past that
-    k, f = _decompose(v, u)
+    k, f = decompose(v, u)
     y = v.fma(k, c.ln2[0], _log_of_f(v, f, v.fma(k, c.ln2[1], lost)))
     return v.copysign(_at_edges(v, u, y), x)
 
