@@ -228,6 +228,18 @@ def error_function_tail(degree: int, low: mpf, high: mpf, bits: int) -> Problem:
     )
 
 
+def error_function_complement(degree: int, centre: int, high: mpf, bits: int) -> Problem:
+    """erfc(x) = exp(-x^2) P(t) / (x + c), t = (x - c) / (x + c), from x = 1/2 on."""
+    c = mpf(centre)
+
+    def target(t: mpf) -> mpf:
+        x = c * (1 + t) / (1 - t)
+        return mp.erfc(x) * mp.exp(x * x) * (x + c)
+
+    low = (mpf("0.5") - c) / (mpf("0.5") + c)
+    return Problem(target, lambda t: 1 / target(t), low, (high - c) / (high + c), degree, bits)
+
+
 def arcsine(degree: int, bits: int) -> Problem:
     """asin(x) = x + x z P(z), z = x^2, |x| <= 1/2."""
 
@@ -283,6 +295,8 @@ PROBLEMS: dict[str, Problem] = {
     "ERF_F64": error_function(12, mpf(1), 53),
     "ERF_TAIL_F32": error_function_tail(6, mpf(1), mpf(4), 24),
     "ERF_TAIL_F64": error_function_tail(22, mpf(1), mpf("6.1"), 53),
+    "ERFC_F32": error_function_complement(9, 2, mpf("10.1"), 24),
+    "ERFC_F64": error_function_complement(20, 4, mpf("27.3"), 53),
     "ASIN_F32": arcsine(4, 24),
     "ASIN_F64": arcsine(12, 53),
     "ATAN_F32": arctangent(4, EIGHTH * mpf("1.0001"), 24),

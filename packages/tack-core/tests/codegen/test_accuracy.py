@@ -44,14 +44,14 @@ UNARY: dict[str, tuple[float, Callable[[mpmath.mpf], mpmath.mpf]]] = {
     "log10": (4, lambda x: mpmath.log(x) / mpmath.log(10)),
     "log1p": (4, mpmath.log1p),
     "erf": (4, mpmath.erf),
-    "erfc": (8, mpmath.erfc),
+    "erfc": (4, mpmath.erfc),
 }
 BINARY: dict[str, tuple[float, Callable[[mpmath.mpf, mpmath.mpf], mpmath.mpf]]] = {
     "pow": (4, mpmath.power),
     "atan2": (4, mpmath.atan2),
     "hypot": (4, mpmath.hypot),
 }
-WIDER = {"pow", "atan2", "hypot", "erf"}  # 5 in f64
+WIDER = {"pow", "atan2", "hypot", "erf", "erfc"}  # 5 in f64
 DOMAINS = {"sqrt": (0, None), "rsqrt": (0, None), "asin": (-1, 1), "acos": (-1, 1), "log1p": (-1, None)}
 DOMAINS |= dict.fromkeys(("log", "log2", "log10"), (0, None))
 

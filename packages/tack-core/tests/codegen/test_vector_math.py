@@ -30,6 +30,7 @@ UNARY: dict[str, Any] = {
     "asin": np.arcsin,
     "atan": np.arctan,
     "erf": np.vectorize(math.erf, [np.float64]),
+    "erfc": np.vectorize(math.erfc, [np.float64]),
 }
 BINARY: dict[str, Any] = {"atan2": np.arctan2, "fmod": np.fmod, "hypot": np.hypot, "pow": np.power}
 FLOATS = (f32, f64)

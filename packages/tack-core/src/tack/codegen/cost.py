@@ -42,7 +42,7 @@ _CALLS = {
     "sqrt": 1.0,
     "rsqrt": 1.5,
     **dict.fromkeys(("cos", "exp", "exp2", "expm1", "log", "log1p", "log2", "sin", "tanh"), 1.0),
-    **dict.fromkeys(("erf", "fmod"), 1.5),
+    **dict.fromkeys(("erf", "erfc", "fmod"), 1.5),
     **dict.fromkeys(("acos", "asin", "atan", "atan2", "cosh", "hypot", "log10", "sinh", "tan"), 1.5),
 }
 _LIBM_CALL = 10.0

@@ -32,6 +32,7 @@ _RULES: Final[dict[str, Rule]] = {
     "cos": trigonometry.cos,
     "cosh": exponentials.cosh,
     "erf": error_function.erf,
+    "erfc": error_function.erfc,
     "exp": exponentials.exp,
     "exp2": exponentials.exp2,
     "expm1": exponentials.expm1,
