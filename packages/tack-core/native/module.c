@@ -195,7 +195,7 @@ module_exec(PyObject *module)
     state.array_base = add_type(module, &array_spec);
     state.pool_type = add_type(module, &pool_spec);
     return state.mark && state.storage && state.call_name && state.kernel_base && state.table_type &&
-                   state.array_base && state.pool_type
+                   state.array_base && state.pool_type && add_code(module)
                ? 0
                : -1;
 }

@@ -298,6 +298,11 @@ typedef struct {
 
 extern State state;
 
+/* --- code.c: machine code from the disk cache --------------------------------------------------- */
+
+/* Gives the module its `Code` and `processor`, where images are loaded. */
+bool add_code(PyObject *module);
+
 extern PyType_Spec array_spec, kernel_spec, pool_spec, table_spec;
 
 int64_t *read_ints(PyObject *sequence, int *count);

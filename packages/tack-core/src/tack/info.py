@@ -103,7 +103,7 @@ def _llvm() -> str:
 
 
 def _threads() -> int:
-    from tack.runtime.cpu.pool import default_threads
+    from tack.runtime.cpu.cores import default_threads
 
     return default_threads()
 

@@ -196,9 +196,9 @@ def test_a_variant_without_its_template_is_another_kernels(project: Project) -> 
 # --- the machine, and Tack itself -------------------------------------------------------------
 
 TARGET = """
-from tack.runtime.cpu import backend, launch
-target = launch.target()
-launch.target = lambda: tuple((n, "other" if n == {part!r} else v) for n, v in target)
+from tack.runtime.cpu import backend, code
+target = code.target()
+code.target = lambda: tuple((n, "other" if n == {part!r} else v) for n, v in target)
 if {part!r} == "backend":
     backend.CpuBackend.name = "other"
 """

@@ -6,7 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from project import SOURCE, Project, assert_hit, assert_miss, expected
+from project import MAIN, SOURCE, Project, assert_hit, assert_miss, expected
+
+from tack.runtime.cpu.code import loads_images
 
 EDITS = {
     "kernel": ("kernels", "+ 1000", "+ 2000", {"last": 2000}),
@@ -76,9 +78,9 @@ def test_moving_a_kernel_in_its_file_is_a_hit(project: Project) -> None:
 @pytest.mark.parametrize(
     ("name", "patch", "misses"),
     [
-        ("llvm", "jit.llvm_version = lambda: '0.0.0'", 2),
-        ("cpu", "jit.host_cpu = lambda: 'other +none'", 2),
-        ("options", "jit._TUNING['loop_vectorization'] = False", 2),
+        ("llvm", "code.llvm = lambda: '0.0.0'", 2),
+        ("cpu", "code.processor = lambda: 'other +none'", 2),
+        ("options", "code.TUNING['loop_vectorization'] = False", 2),
         ("debug", "tack.set_debug(True)", 2),
         ("races", "tack.set_debug(True, races=True)", 2),
     ],
@@ -86,10 +88,29 @@ def test_moving_a_kernel_in_its_file_is_a_hit(project: Project) -> None:
 def test_another_target_shares_the_lowered_kernels_only(
     project: Project, name: str, patch: str, misses: int
 ) -> None:
-    before = f"from tack.codegen.llvm import jit\n{patch}"
+    before = f"from tack.runtime.cpu import code\n{patch}"
     project.run()
     assert_miss(project.run(before), expected(), misses)
     assert_hit(project.run(before), expected())
+    assert_hit(project.run(), expected())
+
+
+@pytest.mark.skipif(not loads_images(), reason="no images on this platform")
+def test_a_process_that_only_hits_loads_no_llvm(project: Project) -> None:
+    after = "import sys\nreport['llvm'] = 'llvmlite' in sys.modules"
+    assert project.run(after=after)["llvm"]
+    report = project.run(after=after)
+    assert_hit(report, expected())
+    assert not report["llvm"]
+
+
+def test_a_process_without_the_extension_keeps_entries_of_its_own(project: Project) -> None:
+    """It cannot load images, nor ask the processor; the lowered kernels serve both."""
+    without = "import sys\nsys.modules['tack._native'] = None\n" + MAIN.format(before="", after="")
+    project.run()
+    if loads_images():
+        assert_miss(project.script(without), expected(), misses=2)
+    assert_hit(project.script(without), expected())
     assert_hit(project.run(), expected())
 
 

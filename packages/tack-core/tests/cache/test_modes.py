@@ -239,9 +239,9 @@ def test_explanations_name_what_differs(project: Project) -> None:
     differs, text = explained(project, call="seen, out, out, Lens(300)")[1:]
     assert (differs, text.rpartition("differs ")[2]) == (["disjoint"], "arrays disjoint: yes -> no")
     assert explained(project, "tack.set_debug(True)")[1][0] in ("params", "debug")
-    patch = "from tack.codegen.llvm import jit\n"
-    assert explained(project, patch + "jit.llvm_version = lambda: '0'")[:2] == [False, ["llvm"]]
-    assert explained(project, patch + "jit.host_cpu = lambda: '0'")[:2] == [False, ["cpu"]]
+    patch = "from tack.runtime.cpu import code\n"
+    assert explained(project, patch + "code.llvm = lambda: '0'")[:2] == [False, ["llvm"]]
+    assert explained(project, patch + "code.processor = lambda: '0'")[:2] == [False, ["cpu"]]
     assert explained(project, TACK_CACHE="off")[:2] == [False, ["mode"]]
     edits = [
         ("kernels", "+ 1000", "+ 2000", "source", "source: "),

@@ -12,9 +12,11 @@ import numpy as np
 from llvmlite import binding
 
 from tack.codegen.llvm import generate, jit, print_sites
+from tack.codegen.llvm.image import link
 from tack.dtypes import DType
 from tack.ir import nodes as ir
 from tack.ir.parser import parse
+from tack.runtime.cpu import code
 
 LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 RESULT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -36,6 +38,12 @@ def slot_value(slot: int, dtype: DType) -> int | float:
     return number
 
 
+def loaded(compiled: bytes) -> code.Code:
+    """An object file in memory, as an image where there are images."""
+    linked = link(compiled) if code.loads_images() else None
+    return code.load(compiled, None) if linked is None else code.load(*linked)
+
+
 class Compiled:
     """A compiled kernel; a call runs it over ``splits`` of the iterations and gives its result."""
 
@@ -43,7 +51,7 @@ class Compiled:
         self.kernel = parse(kernel) if isinstance(kernel, str) else kernel
         self.module = generate(self.kernel, disjoint=disjoint, streaming=streaming)
         binding.parse_assembly(str(self.module)).verify()
-        self.code = jit.load_object(jit.compile_object(self.module))
+        self.code = loaded(jit.compile_object(self.module))
         self.launch = LAUNCH(self.code.address("launch"))
 
     def slots(self, args: dict[str, Any], launch: Launch, callback: Any = None) -> Any:

@@ -17,8 +17,9 @@ import pytest
 from codegen.harness import PRINT, Compiled
 
 from tack.runtime import native
-from tack.runtime.cpu import pool as pools
-from tack.runtime.cpu.pool import NativePool, Pool, default_threads, new_pool
+from tack.runtime.cpu import cores
+from tack.runtime.cpu.cores import default_threads
+from tack.runtime.cpu.pool import NativePool, Pool, new_pool
 
 COUNT = """kernel count(o: i64[]) {
   local i: i64
@@ -379,8 +380,8 @@ def test_cores_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     pairs = {0: "0,4", 1: "1,5", 2: "2,6", 3: "3,7", 6: "2,6"}
     for name in ("core_cpus_list", "thread_siblings_list"):
         files = {topology.format(cpu, name): siblings + "\n" for cpu, siblings in pairs.items()}
-        assert pools._physical_cores(system(tmp_path / name, files)) == 4
-    assert pools._physical_cores(tmp_path / "nothing") == 5
+        assert cores._physical_cores(str(system(tmp_path / name, files))) == 4
+    assert cores._physical_cores(str(tmp_path / "nothing")) == 5
 
 
 @pytest.mark.parametrize(
@@ -426,4 +427,4 @@ def test_cores_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_quotas(files: dict[str, str], quota: float, tmp_path: Path) -> None:
-    assert pools._quota(system(tmp_path, files)) == quota
+    assert cores._quota(str(system(tmp_path, files))) == quota

@@ -1,8 +1,8 @@
 """LLVM modules to machine code in this process.
 
-A module is optimized and emitted as an object file, which is then linked into memory. The object
-is what a disk cache keeps: loading one needs no optimizer and no code generator. llvmlite takes tens of
-milliseconds to load, so it is imported when first used.
+A module is optimized and emitted as an object file, of which `image` makes what is loaded and kept on disk.
+Where it cannot, LLVM loads the object. llvmlite takes tens of milliseconds to load, so it is imported when
+first used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import threading
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
+
+from tack.runtime.cpu.code import CODEGEN, PASSES, TUNING
 
 if TYPE_CHECKING:
     from llvmlite import ir
@@ -26,15 +28,8 @@ __all__ = [
     "llvm_version",
     "load_object",
     "optimized_ir",
-    "options",
     "vector_bits",
 ]
-
-# docs/design/cpu-code.md has the measurements behind these levels, and behind compiling without
-# interleaving: loops get vectorized all the same, in two thirds of the time.
-_PASSES = 2
-_CODEGEN = 2
-_TUNING = {"loop_vectorization": True, "slp_vectorization": True, "loop_interleaving": False}
 
 
 @final
@@ -77,7 +72,11 @@ class _Host:
     @cached_property
     def machine(self) -> Any:
         """What code is generated for; loading code needs none of it."""
-        return self.target.create_target_machine(cpu=self.cpu, features=self.features, opt=_CODEGEN, jit=True)
+        from tack.codegen.llvm.image import HAS_IMAGES
+
+        # What an image needs; MCJIT's default, the large model, loads each constant's address besides.
+        model = {"reloc": "pic", "codemodel": "small"} if HAS_IMAGES else {"jit": True}
+        return self.target.create_target_machine(cpu=self.cpu, features=self.features, opt=CODEGEN, **model)
 
     @cached_property
     def layout(self) -> str:
@@ -119,8 +118,8 @@ def _optimized(module: ir.Module) -> Iterator[Any]:
             parsed = own(binding.parse_assembly(text, context))
         # The optimizer's knowledge of the machine and of the C library hangs on these.
         parsed.triple, parsed.data_layout = host.machine.triple, host.layout
-        options = own(binding.create_pipeline_tuning_options(speed_level=_PASSES))
-        for name, value in _TUNING.items():
+        options = own(binding.create_pipeline_tuning_options(speed_level=PASSES))
+        for name, value in TUNING.items():
             setattr(options, name, value)
         builder = own(binding.create_pass_builder(host.machine, options))
         passes = builder.getModulePassManager()
@@ -218,9 +217,3 @@ def vector_bits() -> int:
 def has_streaming_stores() -> bool:
     """Whether code may store past the caches: x86, where that was measured to pay."""
     return bool(vector_bits()) and _host().machine.triple.startswith("x86_64")
-
-
-def options() -> str:
-    """The options that code is generated with."""
-    tuning = ",".join(f"{name}={value}" for name, value in _TUNING.items())
-    return f"passes={_PASSES},codegen={_CODEGEN},{tuning}"

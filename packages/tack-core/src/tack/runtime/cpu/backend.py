@@ -13,7 +13,7 @@ import numpy as np
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.backend import Backend, Buffer
 from tack.runtime.convert import is_integer
-from tack.runtime.cpu import launch
+from tack.runtime.cpu import code, launch
 from tack.runtime.cpu.buffer import CpuBuffer, allocate
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class CpuBackend(Backend):
         return graph.graph(self, steps)
 
     def cache_target(self) -> tuple[tuple[str, str], ...] | None:
-        return launch.target()
+        return code.target()
 
     def variant_artifact(self, payload: Any) -> bytes | None:
         data = launch.save(payload)
@@ -171,7 +171,8 @@ class CpuBackend(Backend):
         """The threads that launches fan out to, started when first asked for."""
         pool = self._pool
         if pool is None:
-            from tack.runtime.cpu.pool import default_threads, new_pool
+            from tack.runtime.cpu.cores import default_threads
+            from tack.runtime.cpu.pool import new_pool
 
             with _pool_lock:
                 pool = self._pool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import struct
 import sys
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tack.codegen.llvm.jit import load_object
 from tack.dtypes import ALL_DTYPES
+from tack.runtime.cpu.code import load as load_code
+from tack.runtime.cpu.code import loads_images
 from tack.runtime.cpu.memory import large_write
 from tack.runtime.debug import HIDDEN, raise_violation
 from tack.runtime.profile import running
@@ -41,6 +43,7 @@ __all__ = ["Program", "build", "describe", "execute", "native_plan", "prepare_la
 
 _CHUNKS_PER_THREAD = 4
 _PLAIN_LAUNCHES = 8  # how many large launches run before streaming code, which saves some ms of each, is made
+_SMALL = 20_000.0  # ns, which no pool shares
 
 _LAUNCH = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
 _RESULT = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
@@ -79,8 +82,9 @@ def _streamed_bytes(kernel: ir.Kernel) -> int:
 class Program:
     """A variant's machine code: what ``Variant.payload`` is on the CPU.
 
-    ``about`` is what `describe` gives, ``checks`` are debug mode's sites, and ``artifact`` is the
-    object file. ``slots`` packs the arguments and the launch range as `docs/design/ir.md` lays them out.
+    ``about`` is what `describe` gives and, as ``image``, what `load_code` takes besides the ``artifact``, an
+    image or an object file. ``checks`` are debug mode's sites. ``slots`` packs the arguments and the launch
+    range as `docs/design/ir.md` lays them out.
     Launches of ``large`` iterations or more have code of their own, ``streaming``, once there have been
     some: ``large_launches`` counts them.
     """
@@ -93,7 +97,7 @@ class Program:
     def __init__(self, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> None:
         self.about = about
         self.artifact: bytes | None = artifact
-        self.code = load_object(artifact)
+        self.code = load_code(artifact, about["image"])
         self.address = self.code.address("launch")
         self.launch = _LAUNCH(self.address)
         result = about["result"]
@@ -123,11 +127,21 @@ def build(kernel: ir.Kernel, disjoint: bool, streaming: bool = False) -> Program
     try:
         with stage("code generation"):
             module = generate(kernel, disjoint=disjoint, streaming=streaming)
-        artifact = compile_object(module)
+        compiled = compile_object(module)
         with stage("link"):
-            return Program(describe(kernel), artifact, check_sites(kernel))
+            return _program(describe(kernel), compiled, check_sites(kernel))
     except RuntimeError as error:
         raise RuntimeError(f"Kernel '{kernel.name}' failed on CPU: {error}") from error
+
+
+def _program(about: dict[str, Any], compiled: bytes, checks: Sequence[Any]) -> Program:
+    from tack.codegen.llvm.image import link
+
+    linked = link(compiled) if loads_images() else None
+    if linked is not None:
+        with contextlib.suppress(LookupError):  # it may call what only LLVM has
+            return Program({**about, "image": linked[1]}, linked[0], checks)
+    return Program({**about, "image": None}, compiled, checks)
 
 
 def inspect(kernel: ir.Kernel, mode: str, disjoint: bool) -> str:
@@ -219,26 +233,19 @@ def load(read: Callable[[], ir.Kernel], data: bytes) -> Program:
     return Program(about, code, checks)
 
 
-def target() -> tuple[tuple[str, str], ...]:
-    """The named parts of what machine code depends on besides the kernel."""
-    from tack.codegen.llvm import jit
-
-    return (
-        ("llvm", jit.llvm_version()),
-        ("cpu", jit.host_cpu()),
-        ("options", jit.options()),
-        ("platform", f"{sys.platform} {struct.calcsize('P') * 8}"),
-    )
-
-
 def run(backend: CpuBackend, program: Program, slots: bytes, total: int, used: Any) -> None:
     """Runs all iterations, on the pool if there is enough work; ``used`` is kept alive as long."""
     if not total:
         return
     work = total * program.cost
-    # Checked launches are serial, so that the violation they report is the first.
-    pool = backend.pool
-    if work < pool.WORTH_FANNING_OUT or program.checks or pool.num_threads == 1:
+    # Checked launches are serial, so that the violation they report is the first. Before a launch that
+    # threads could be worth for, nobody asks how many there may be.
+    if (
+        work < _SMALL
+        or program.checks
+        or work < (pool := backend.pool).WORTH_FANNING_OUT
+        or pool.num_threads == 1
+    ):
         program.launch(slots, 0, total)
         return
     address = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value or 0

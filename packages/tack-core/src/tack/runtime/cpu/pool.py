@@ -1,4 +1,4 @@
-"""The threads that run one launch together, and how many there are by default.
+"""The threads that run one launch together.
 
 A launch is cut into chunks of iterations, which the calling thread and the workers claim until
 none is left. Compiled code runs without the GIL, so the threads run at the same time. There are two
@@ -9,20 +9,17 @@ threads: they wait in a queue between launches, and the interpreter does not wai
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import sys
 import threading
 import weakref
-from pathlib import Path
 from queue import SimpleQueue
 from typing import ClassVar, Final, final
 
 from tack.runtime import native, settings
 
-__all__ = ["NativePool", "Pool", "default_threads", "new_pool"]
+__all__ = ["NativePool", "Pool", "new_pool"]
 
-_MAX_THREADS: Final = 1024
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -218,84 +215,3 @@ def _reset_pools() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_pools)
-
-
-# --- the number of threads ----------------------------------------------------------------------
-
-
-def default_threads() -> int:
-    """``TACK_CPU_THREADS``, or the number of physical cores that this process may use.
-
-    The process's affinity and the quota of its control groups count.
-
-    Raises:
-        ValueError: ``TACK_CPU_THREADS`` is not an integer between 1 and 1024.
-    """
-    text = os.environ.get("TACK_CPU_THREADS", "")
-    if text.strip():
-        number = int(text) if text.strip().isdecimal() else 0
-        if not 1 <= number <= _MAX_THREADS:
-            raise ValueError(
-                f"environment variable TACK_CPU_THREADS={text!r} is not accepted; "
-                f"use an integer between 1 and {_MAX_THREADS}"
-            )
-        return number
-    root = Path("/")
-    return math.ceil(min(_physical_cores(root), _quota(root), _MAX_THREADS))
-
-
-def _physical_cores(root: Path) -> int:
-    """The cores among the processors that this process may run on; ``root`` is where /sys is."""
-    try:
-        processors = os.sched_getaffinity(0)
-    except AttributeError:  # not on macOS and Windows
-        return os.cpu_count() or 1
-    cores = set()
-    for number in processors:
-        topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
-        # The processors of one core name the same list of siblings.
-        cores.add(
-            _text(topology / "core_cpus_list") or _text(topology / "thread_siblings_list") or str(number)
-        )
-    return len(cores)
-
-
-def _quota(root: Path) -> float:
-    """How many processors' worth of time the process's control groups grant it."""
-    quota = math.inf
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2
-            mounts = [root / "sys/fs/cgroup"]
-        elif "cpu" in controllers.split(","):
-            mounts = [root / "sys/fs/cgroup" / controllers, root / "sys/fs/cgroup/cpu"]
-        else:
-            continue
-        for mount in mounts:
-            # A limit of any group above counts too. Inside a container the path may not be visible.
-            group = mount / path.lstrip("/")
-            for directory in (group, *group.parents):
-                quota = min(quota, _group_quota(directory))
-                if directory == mount:
-                    break
-    return quota
-
-
-def _group_quota(directory: Path) -> float:
-    """The quota of one control group, infinite if it sets none."""
-    text = _text(directory / "cpu.max") or " ".join(
-        (_text(directory / "cpu.cfs_quota_us"), _text(directory / "cpu.cfs_period_us"))
-    )
-    try:
-        limit, period = (int(word) for word in text.split())
-    except ValueError:  # "max", or nothing there
-        return math.inf
-    return limit / period if limit > 0 and period > 0 else math.inf
-
-
-def _text(path: Path) -> str:
-    """The contents of a small system file, or nothing if it cannot be read."""
-    try:
-        return path.read_text().strip()
-    except (OSError, ValueError):
-        return ""
