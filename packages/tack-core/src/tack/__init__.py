@@ -73,6 +73,9 @@ from tack.runtime.interop import memory_space as memory_space
 from tack.runtime.texture import Texture3D as Texture3D
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
     from tack import algorithms as algorithms
     from tack import cache as cache
     from tack import math as math
@@ -204,6 +207,25 @@ def capture(device: "str | Device | None" = None) -> "Graph":
     from tack.runtime.graph import Graph
 
     return Graph(resolve_backend(device))
+
+
+def compile_all(calls: "Iterable[tuple[Any, ...]]") -> None:
+    """Compiles kernels for several calls at once, on as many threads as launches on the CPU may use.
+
+    Launches nothing; what is compiled also goes to the disk cache. Returns when all are compiled.
+
+    Args:
+        calls: tuples of a kernel and its arguments, which are such as `Kernel.compile` takes:
+            ``[(saxpy, x, y, out, 2.0), (blur, ((480, 640), tack.f32), 3)]``.
+
+    Raises:
+        TypeError: something else than such a tuple, before anything is compiled.
+        TypeError, ValueError, UnsupportedSyntaxError, NameError: as calls would; the first of them, after the
+            others have been compiled.
+    """
+    from tack.runtime.ahead import compile_all as compile_calls
+
+    compile_calls(calls)
 
 
 def profile() -> "Profile":

@@ -161,3 +161,73 @@ def test_variants_say_where_they_come_from(project: Project) -> None:
         assert made in report["table"]
         assert "x: i32[], out: i32[], lens.shift: i32, lens: Lens, " in report["table"]
         assert "lens.offset=7, lens.power=2 " in report["table"]
+
+
+FAILING = """\
+import json, logging
+import tack
+
+@tack.kernel
+def unknown(x, out):
+    for i in range(x.shape[0]):
+        out[i] = nothing_of_this_name
+
+@tack.kernel
+def indexed(x, out):
+    for i in range(x.shape[0]):
+        out[i, i] = x[i]
+
+for kernel in (unknown, indexed):
+    try:
+        kernel(tack.ones(2), tack.ones(2))
+    except Exception as error:
+        pass
+print(json.dumps(None))
+"""
+
+
+def test_a_compile_that_fails_is_logged(project: Project) -> None:
+    process = project.start(FAILING, TACK_LOG="compile")
+    _, err = process.communicate(timeout=120)
+    lines = err.splitlines()
+    assert [line.split(": not compiled for CPU: ")[0] for line in lines] == [
+        "tack: kernel 'unknown'",
+        "tack: kernel 'indexed'",
+    ]
+    assert "NameError: " in lines[0]
+    assert "nothing_of_this_name" in lines[0]
+    assert "Error: " in lines[1]
+    process = project.start(FAILING)
+    assert process.communicate(timeout=120)[1] == ""
+
+
+HANDLER = """\
+import json, logging
+import tack
+
+@tack.kernel
+def add(x, out, a):
+    for i in range(x.shape[0]):
+        out[i] = x[i] + a
+
+class Handler(logging.Handler):
+    def emit(self, record):
+        seen.append(record.getMessage())
+        if "lowered form" in seen[-1]:
+            add(tack.ones(2), tack.zeros(2), 2)
+
+seen = []
+logging.getLogger("tack").addHandler(Handler())
+logging.getLogger("tack").setLevel(logging.INFO)
+out = tack.zeros(2)
+add(tack.ones(2), out, 1.5)
+print(json.dumps([seen, out.numpy().tolist()]))
+"""
+
+
+def test_a_handler_may_call_the_kernel_that_the_log_is_about(project: Project) -> None:
+    for first in ("compiled for CPU", "lowered form read"):
+        seen, results = project.script(HANDLER)
+        assert first in seen[0]
+        assert results == [2.5, 2.5]
+    assert len(seen) == 3  # the lowered form, the handler's variant, the program's

@@ -123,7 +123,8 @@ class Kernel(Portable, KernelBase):
         """What the kernel is compiled for so far, and for each variant why there is one more.
 
         Args:
-            device: list this device's only; without it, those of every device.
+            device: list this device's only. It chooses among what there is, so None is every device, not
+                the default one.
 
         Returns:
             A tuple of `VariantInfo`, which is a table when it is printed.

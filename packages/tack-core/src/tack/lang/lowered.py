@@ -16,13 +16,14 @@ class Lowered:
     """A template whose IR is read when it is first asked for; most launches need its facts only.
 
     Attributes:
+        from_disk: whether the disk cache had it.
         facts: what `tack.runtime.facts` keeps of the template, or None: ask the IR.
         identity: the digest of all that the template was made from, or None: not to be cached.
         sources: of each function that it was made from, in the order of its record. The functions
             themselves may lead back to the kernel, which nothing compiled may keep alive.
     """
 
-    __slots__ = ("_ir", "_read", "facts", "identity", "sources")
+    __slots__ = ("_ir", "_read", "facts", "from_disk", "identity", "sources")
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Lowered:
     ) -> None:
         self._ir = template
         self._read = read
+        self.from_disk = read is not None
         self.facts = facts
         self.identity = identity
         self.sources = sources

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from tack.dtypes import DType, VectorType, as_element_type
+from tack.lang.kernel import Kernel
 from tack.runtime.array import Array, check_dtype, check_shape, parse_shape
 from tack.runtime.backend import Buffer
+from tack.runtime.cpu.cores import default_threads
 from tack.runtime.dispatch import default_backend
+from tack.runtime.launch import backend_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tack.lang.kernel import Kernel
-
-__all__ = ["compile_ahead", "stand_ins"]
+__all__ = ["compile_ahead", "compile_all", "stand_ins"]
 
 _GAP = 1 << 12
 
@@ -35,10 +40,50 @@ class _NoMemory(Buffer):
 
 def compile_ahead(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """See `Kernel.compile`."""
-    from tack.runtime.launch import backend_of
+    _prepared(kernel, args, kwargs)()
 
+
+def _prepared(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], None]:
+    """What compiles, once the arguments and the device are known."""
     given = stand_ins(kernel, kernel.bind(args, kwargs))
-    backend_of(kernel, given).compile(kernel, given)
+    return partial(backend_of(kernel, given).compile, kernel, given)
+
+
+def compile_all(calls: Iterable[tuple[Any, ...]]) -> None:
+    """See `tack.compile_all`. LLVM runs without the GIL, so the threads compile at the same time."""
+    jobs = []
+    for call in calls:
+        if not isinstance(call, tuple) or not call or not isinstance(call[0], Kernel):
+            raise TypeError(f"compile_all takes tuples of a kernel and its arguments, not {call!r}")
+        jobs.append(_prepared(call[0], call[1:], {}))
+    left = list(reversed(list(enumerate(jobs))))
+    errors: dict[int, Exception] = {}
+
+    def work() -> None:
+        while True:
+            try:
+                number, job = left.pop()
+            except IndexError:
+                return
+            try:
+                job()
+            except Exception as error:
+                errors[number] = error
+
+    helpers = []
+    try:
+        for _ in range(min(len(jobs), default_threads()) - 1):
+            helper = threading.Thread(target=work, name="tack-compile")
+            with contextlib.suppress(RuntimeError):  # no more threads: the others do it
+                helper.start()
+                helpers.append(helper)
+        work()
+    finally:
+        left.clear()  # after a KeyboardInterrupt, what has begun is finished
+        for helper in helpers:
+            helper.join()
+    if errors:
+        raise errors[min(errors)]
 
 
 def stand_ins(kernel: Kernel, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tack.runtime.facts import TemplateFacts
     from tack.runtime.variants import Variant
 
-__all__ = ["report", "template_read"]
+__all__ = ["failed", "report", "template_read"]
 
 
 def report(
@@ -66,6 +66,14 @@ def _cache() -> str:
     if cache.mode == "off":
         return "the kernel cache is off, so every process compiles it again"
     return f"the kernel cache is {cache.directory} (TACK_CACHE={cache.mode})"
+
+
+def failed(backend: Backend, kernel: Kernel, error: Exception) -> None:
+    """Logs that a kernel did not compile; the error, which the call raises, says it in full."""
+    logging.getLogger(settings.LOGGER).info(
+        "kernel '%s': not compiled for %s: %s: %s",
+        *(kernel.__name__, backend.label, type(error).__name__, (str(error).splitlines() or [""])[0]),
+    )
 
 
 def template_read(kernel: Kernel, seconds: float) -> None:

@@ -189,7 +189,7 @@ def _lesson(
     if kernel.vector_params:
         return None, None
     call = expand(kernel, args)
-    facts = facts_of(slot, kernel, call)
+    facts = facts_of(backend, slot, kernel, call)
     accepted = accept(kernel, facts, backend, call.args)
     disjoint = backend.specializes_disjoint and arrays_disjoint(facts.written, accepted)
     key = key_of(backend, kernel, facts, call, accepted, disjoint)

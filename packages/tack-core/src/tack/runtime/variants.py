@@ -312,15 +312,24 @@ def slot_of(backend: Backend, kernel: Kernel) -> Slot:
     return slot
 
 
-def facts_of(slot: Slot, kernel: Kernel, call: Expanded) -> TemplateFacts:
-    """The facts of the template for a call, which is made if need be."""
+def facts_of(backend: Backend, slot: Slot, kernel: Kernel, call: Expanded) -> TemplateFacts:
+    """The facts of the template for a call, which is made if need be, and logged if it is to be."""
     key = (call.elements, call.key)
     facts = slot.facts.get(key)
     if facts is None:
+        logs = settings.logs()
         start = perf_counter()
-        facts = TemplateFacts(kernel.lowered(call.elements, call.key, call.layouts))
+        try:
+            facts = TemplateFacts(kernel.lowered(call.elements, call.key, call.layouts))
+        except Exception as error:
+            _note_failure(backend, kernel, error)
+            raise
         facts.seconds = perf_counter() - start
         slot.facts[key] = facts
+        if logs and facts.lowered.from_disk:
+            from tack.runtime.compile_log import template_read
+
+            template_read(kernel, facts.seconds)
     return facts
 
 
@@ -361,7 +370,7 @@ def resolve_variant(
     """
     slot = slot_of(backend, kernel)
     call = expand(kernel, args)
-    facts = facts_of(slot, kernel, call)
+    facts = facts_of(backend, slot, kernel, call)
     check_workgroup_support(kernel, facts.primitives, backend, RuntimeError)
     accepted = accept(kernel, facts, backend, call.args)
     for position, param in facts.pinned:  # the range counts, so no signature can vouch for it
@@ -417,7 +426,11 @@ def _made(
     variant = stored.load(backend, facts, key, args)
     times = {"front end": facts.seconds}
     if variant is None:
-        variant = _built(backend, kernel, facts, key, args, build, times)
+        try:
+            variant = _built(backend, kernel, facts, key, args, build, times)
+        except Exception as error:
+            _note_failure(backend, kernel, error)
+            raise
     variant.seconds = perf_counter() - start + facts.seconds
     facts.seconds = 0.0
     if not variant.from_disk:
@@ -428,6 +441,13 @@ def _made(
 
         report(backend, kernel, facts, variant, times, logs)
     return variant
+
+
+def _note_failure(backend: Backend, kernel: Kernel, error: Exception) -> None:
+    if settings.logs():
+        from tack.runtime.compile_log import failed
+
+        failed(backend, kernel, error)
 
 
 def _built(

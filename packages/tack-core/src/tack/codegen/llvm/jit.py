@@ -8,9 +8,10 @@ first used.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -69,9 +70,17 @@ class _Host:
         self.features: str = binding.get_host_cpu_features().flatten()
         self.target = binding.Target.from_default_triple()
 
-    @cached_property
+        self._own = threading.local()
+
+    @property
     def machine(self) -> Any:
-        """What code is generated for; loading code needs none of it."""
+        """What code is generated for; loading code needs none of it. Each thread has one of its own."""
+        found = getattr(self._own, "machine", None)
+        if found is None:
+            found = self._own.machine = self._new_machine()
+        return found
+
+    def _new_machine(self) -> Any:
         from tack.codegen.llvm.image import HAS_IMAGES
 
         # What an image needs; MCJIT's default, the large model, loads each constant's address besides.
@@ -126,7 +135,7 @@ def _optimized(module: ir.Module) -> Iterator[Any]:
         # Its close() frees nothing: in llvmlite's class the method that would is hidden by another.
         owned.callback(NewPassManager._dispose, passes)
         with stage("LLVM optimize"):
-            passes.run(parsed, builder)
+            _unlocked("LLVMPY_RunNewModulePassManager")(passes, parsed, builder)
             if any(name.startswith("tack.math.") for name in module.globals):
                 _link_math(parsed, context, builder)
         yield parsed
@@ -155,8 +164,33 @@ def compile_object(module: ir.Module) -> bytes:
     from tack.stages import stage
 
     with _optimized(module) as optimized, stage("emit"):
-        data: bytes = _host().machine.emit_object(optimized)
-    return data
+        return _emitted(optimized)
+
+
+def _unlocked(name: str) -> Callable[..., Any]:
+    """A function of LLVM's without llvmlite's lock around it, which would let one thread compile at a time.
+
+    LLVM asks for none as long as threads share nothing: each compile has a context and passes of its own, and
+    each thread a machine.
+    """
+    from llvmlite.binding import ffi
+
+    function: Callable[..., Any] = getattr(ffi.lib, name)
+    return getattr(function, "_cfn", function)
+
+
+def _emitted(module: Any) -> bytes:
+    """What `TargetMachine.emit_object` does."""
+    from llvmlite.binding import ffi
+
+    with ffi.OutputString() as error:
+        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(_host().machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def load_object(data: bytes) -> Code:

@@ -71,7 +71,7 @@ def _explain_variant(
 ) -> Explanation:
     from tack.runtime.variants import accept, arrays_disjoint, facts_of, key_of, slot_of
 
-    facts = facts_of(slot_of(backend, kernel), kernel, call)
+    facts = facts_of(backend, slot_of(backend, kernel), kernel, call)
     accepted = accept(kernel, facts, backend, call.args)
     disjoint = backend.specializes_disjoint and arrays_disjoint(facts.written, accepted)
     key = key_of(backend, kernel, facts, call, accepted, disjoint)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tack.lang.bindings import recorded
 from tack.lang.kernel import Func, Kernel
 from tack.lang.lowered import Lowered
-from tack.runtime import settings
 from tack.runtime.disk import config
 from tack.runtime.disk.content import class_funcs, digest, function_content, layout_content
 from tack.runtime.disk.entry import Key, key_text
@@ -67,8 +65,6 @@ def lowered(kernel: Kernel, elements: Elements, layouts: Mapping[str, Layout]) -
         from tack.lang.lower import lower_kernel
 
         return Lowered(lower_kernel(kernel, elements, layouts))
-    logs = settings.logs()
-    start = perf_counter() if logs else 0.0
     entry = files.read(key, SUFFIX)
     if entry is not None:
         facts, sections = entry
@@ -76,10 +72,6 @@ def lowered(kernel: Kernel, elements: Elements, layouts: Mapping[str, Layout]) -
         if first_difference(owners, facts["records"]) is None:
             identity, sources = _identity(key, facts["records"]), sources_of(owners)
             read = partial(_read, sections, sources)
-            if logs:
-                from tack.runtime.compile_log import template_read
-
-                template_read(kernel, perf_counter() - start)
             return Lowered(None, read, facts=facts["template"], identity=identity, sources=sources)
         files.outdated()
     return _lower(kernel, elements, layouts, key)
