@@ -1,7 +1,7 @@
 """Tack: Python functions compiled to fast parallel kernels.
 
 Everything public is a name of this module. The other imports (with an underscore) are of what every call
-needs, so that a first call has to load only the compiler, or the disk cache.
+needs, so that a first call has to load only the compiler, or, of a kernel in the disk cache, nothing.
 """
 
 import os as _os
@@ -60,6 +60,8 @@ from tack.runtime.creation import ones_like as ones_like
 from tack.runtime.creation import zeros as zeros
 from tack.runtime.creation import zeros_like as zeros_like
 from tack.runtime.device import Device as Device
+from tack.runtime.disk import templates as _templates  # noqa: F401
+from tack.runtime.disk import variants as _variants  # noqa: F401
 from tack.runtime.dispatch import DeviceStatus as DeviceStatus
 from tack.runtime.dispatch import default_device as default_device
 from tack.runtime.dispatch import device as device
