@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any, Protocol, final
 
@@ -78,8 +79,9 @@ def load(data: bytes, about: dict[str, Any] | None) -> Code:
     return load_object(data)
 
 
+@cache
 def target() -> tuple[tuple[str, str], ...]:
-    """The named parts of what machine code depends on besides the kernel."""
+    """The named parts of what machine code depends on besides the kernel: one answer for a process."""
     tuning = ",".join(f"{name}={value}" for name, value in TUNING.items())
     kind = "image" if loads_images() else "object"
     return (

@@ -13,14 +13,23 @@ import os
 import sys
 import threading
 import weakref
-from queue import SimpleQueue
-from typing import ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 from tack.runtime import native, settings
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
 
 __all__ = ["NativePool", "Pool", "new_pool"]
 
 _LAUNCH: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+def _new_queue() -> SimpleQueue[Any]:
+    """A queue, whose module the native pool does not need."""
+    from queue import SimpleQueue
+
+    return SimpleQueue()
 
 
 @final
@@ -43,7 +52,7 @@ class _Job:
         self.next = 0  # the first iteration that nobody has claimed
         self.mine = [0, 0]  # the caller's chunk, see `work`
         self.active = 0  # workers that may be in compiled code
-        self.left: SimpleQueue[None] = SimpleQueue()  # gets an item whenever one is no longer
+        self.left: SimpleQueue[None] = _new_queue()  # gets an item whenever one is no longer
 
     def work(self, mine: list[int]) -> None:
         """Claims and runs chunks until none is left.
@@ -148,7 +157,7 @@ class Pool:
         _pools.add(self)
 
     def _reset(self) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[_Job | None] = _new_queue()
         self._workers = 0
         self._fanned_out = threading.Lock()
 
