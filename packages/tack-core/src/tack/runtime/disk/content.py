@@ -11,7 +11,7 @@ import importlib
 import struct
 import sys
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -58,8 +58,7 @@ def definition_text(source: Source) -> str:
     """The lines of a function, from its first decorator on, without parsing them."""
     lines = source.lines
     start = source._definition()
-    ends = [end for _, _, _, end in _positions(source)]
-    last = max(ends, default=start + 1)
+    last = _last_line(source.code) or start + 1
     first = lines[start]
     # The first line indented no deeper ends a function, unless it is inside a bracket or a string
     # of the function, whose code then goes on behind it.
@@ -70,9 +69,10 @@ def definition_text(source: Source) -> str:
     return "".join(lines[source.first - 1 : end])
 
 
-def _positions(source: Source) -> list[tuple[Any, Any, Any, int]]:
-    found = [(0, 0, 0, end) for _, end, _, _ in source.code.co_positions() if end is not None]
-    return found or [(0, 0, 0, line) for _, _, line in source.code.co_lines() if line is not None]
+def _last_line(code: CodeType) -> int:
+    """The last line that a function's instructions come from; 0 if none has a line."""
+    ends = {end for _, end, _, _ in code.co_positions() if end is not None}
+    return max(ends or {line for _, _, line in code.co_lines() if line is not None}, default=0)
 
 
 def function_content(function: FunctionType, source: Source, outer: tuple[Any, ...] = ()) -> Content:
