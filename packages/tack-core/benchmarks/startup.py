@@ -4,8 +4,9 @@
 llvmlite, which ``import tack`` leaves alone; the peers load theirs at import or at ``init``. ``first call``
 runs from before the decorator to the result of a ``saxpy`` on 1,024 elements. ``front end`` is Tack's time
 from the source of a 30-line kernel to its final IR, for the first kernel of a process and for later ones.
-``18 kernels`` is the first pass of `program`. With the disk cache, Tack runs from a copy as pip would
-install it, in a process that finds everything there.
+``18 kernels`` is the first pass of `program`, one by one or with ``tack.compile_all`` before it.
+With the disk cache, Tack runs from a copy as pip would install it, in a process that finds everything there,
+and so loads LLVM only where code cannot be loaded without it (then that is in its first call).
 """
 
 import hashlib
