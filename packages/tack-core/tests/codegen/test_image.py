@@ -76,7 +76,7 @@ def test_an_image_and_llvm_load_the_same_code() -> None:
     data = jit.compile_object(generate(parse(CALLS)))
     linked = image.link(data)
     assert linked is not None
-    assert {"erf", "erfc"} <= set(linked[1]["imports"])
+    assert linked[1]["imports"], "it calls no function, and so shows nothing of slots"
     for loaded in (code.load(data, None), code.load(*linked)):
         compiled = Compiled.__new__(Compiled)
         compiled.kernel, compiled.code = parse(CALLS), loaded
