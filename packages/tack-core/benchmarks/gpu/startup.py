@@ -1,7 +1,8 @@
 """Start-up on a GPU, in fresh processes: import, start of the device, and the first kernel with its result.
 
-``cold`` has nothing cached; ``warm`` is another process after it, with the same cache folders. ``start`` is
-the first array on the device, with the context's creation, which every contestant pays once.
+Tack runs from a copy as pip would install it. ``cold`` has nothing cached; ``warm`` is another process after
+it, with the same cache folders. ``start`` is the first array on the device, with the context's creation,
+which every contestant pays once.
 """
 
 import json
@@ -18,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness import add_rounds, machine, note, options, publish, table
+from startup import install
 
 N = 1024
 CACHES = ("TACK_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "WARP_CACHE_PATH", "CUDA_CACHE_PATH")
@@ -139,8 +141,10 @@ def worker(name: str) -> None:
     print(json.dumps(times))
 
 
-def fresh(name: str, folder: str) -> dict[str, Any]:
+def fresh(name: str, folder: str, installed: Path) -> dict[str, Any]:
     environment = os.environ | {variable: f"{folder}/{variable}" for variable in CACHES}
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    environment["PYTHONPATH"] = os.pathsep.join([str(installed), *(path for path in others if path)])
     environment["TACK_CACHE"] = "write"
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     os.makedirs(f"{folder}/TACK_CACHE_DIR", mode=0o700, exist_ok=True)
@@ -150,12 +154,12 @@ def fresh(name: str, folder: str) -> dict[str, Any]:
     return json.loads(lines[-1]) if lines else {"missing": f"failed: {done.stderr.strip().splitlines()[-1:]}"}
 
 
-def measure(rounds: int) -> dict[str, Any]:
+def measure(rounds: int, installed: Path) -> dict[str, Any]:
     rows: dict[str, dict[str, list[float]]] = {}
     missing = {}
     with tempfile.TemporaryDirectory() as folder:  # byte code, which pip would have made
         for name in CONTESTANTS:
-            fresh(name, folder)
+            fresh(name, folder, installed)
     for turn in range(rounds):
         for name in CONTESTANTS:
             if name in missing:
@@ -163,7 +167,7 @@ def measure(rounds: int) -> dict[str, Any]:
             note(f"round {turn + 1} of {rounds}: {name}")
             with tempfile.TemporaryDirectory() as folder:
                 for state in ("cold", "warm"):
-                    times = fresh(name, folder)
+                    times = fresh(name, folder, installed)
                     if "missing" in times:
                         missing[name] = times["missing"]
                         break
@@ -191,7 +195,9 @@ def main() -> int:
     if args.worker:
         worker(args.worker)
         return 0
-    results = measure(args.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        install(Path(folder))
+        results = measure(args.rounds, Path(folder))
     publish(results, report(results), args.json)
     return int("tack" in results["missing"])
 

@@ -106,8 +106,9 @@ def copy_step(backend: CudaBackend, target: Array, source: Array) -> Any:
 def graph(backend: CudaBackend, steps: Sequence[Step]) -> Callable[[], None]:
     queue = backend.queue
     works = [step.work for step in steps if step.work is not None]
-    buffers = [cast("CudaBuffer", array._buffer) for step in steps for array in step.arrays]
-    programs = [work.program for work in works if type(work) is _Launch]
+    # Of many launches of one kernel on the same arrays, one of each: all of them are looked at in each run.
+    buffers = {cast("CudaBuffer", array._buffer) for step in steps for array in step.arrays}
+    programs = {work.program for work in works if type(work) is _Launch}
     executable = _Executable(queue, works)
     others = {buffer.queue for buffer in buffers} - {queue}
 
