@@ -729,6 +729,28 @@ API cuMemPoolDestroy(void *pool) {
     return SUCCESS;
 }
 
+API cuDeviceCanAccessPeer(int *out, int device, int peer) {
+    ENTER;
+    if (device < 0 || device >= device_total || peer < 0 || peer >= device_total)
+        return INVALID_DEVICE;
+    *out = device != peer;
+    return SUCCESS;
+}
+
+struct Access {
+    int kind, id; // 1: a device
+    int flags;
+};
+
+API cuMemPoolSetAccess(void *pool, const Access *access, size_t count) {
+    ENTER;
+    VALID(pools, pool);
+    for (size_t k = 0; k < count; k++)
+        if (access[k].kind != 1 || access[k].id < 0 || access[k].id >= device_total || access[k].flags != 3)
+            return INVALID_VALUE;
+    return SUCCESS;
+}
+
 API cuMemAllocFromPoolAsync(Address *out, size_t size, void *pool, void *handle) {
     STREAM(handle);
     VALID(pools, pool);

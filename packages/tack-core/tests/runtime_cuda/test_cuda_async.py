@@ -497,3 +497,15 @@ def test_foreign_streams(backend: Any, form: str) -> None:
 def test_what_is_no_stream(bad: Any) -> None:
     with pytest.raises(TypeError, match="a CUDA stream is its handle as an int"):
         tack.device("cuda", stream=bad)
+
+
+@pytest.mark.parametrize("function", ["cuDeviceCanAccessPeer", "cuMemPoolSetAccess"])
+def test_copies_between_devices_that_are_not_linked(emulated: Driver, function: str) -> None:
+    host = np.arange(1000, dtype=np.float32)
+    here = tack.asarray(host)
+    there = tack.empty_like(here, device=tack.device("cuda:1", stream=0))  # whose pool is new
+    emulated.fail(function, 1)
+    before = emulated.calls(function)
+    tack.copyto(there, here)
+    assert emulated.calls(function) > before
+    np.testing.assert_array_equal(there.numpy(), host)

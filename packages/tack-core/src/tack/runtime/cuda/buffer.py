@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -16,6 +17,7 @@ from tack.runtime.cuda.staging import Pinned
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tack.runtime.cuda.driver import Context
     from tack.runtime.cuda.queue import Queue
 
 __all__ = ["CudaBuffer", "Pool", "memset", "pattern_unit", "pinned_buffer"]
@@ -29,11 +31,12 @@ class Pool:
     The pool keeps what is freed, so that a program that allocates in a loop does so once.
     """
 
-    __slots__ = ("context", "handle")
+    __slots__ = ("_peers", "context", "handle")
 
     def __init__(self, queue: Queue, has_pools: bool) -> None:
         cu = driver.cu
         self.context = queue.context
+        self._peers = {self.context.ordinal}
         self.handle: Any = None
         if has_pools:
             properties = cu.CUmemPoolProps()
@@ -75,6 +78,23 @@ class Pool:
         if self.handle is None:
             return int(queue.check(driver.cu.cuMemAlloc(nbytes)))
         return int(queue.check(driver.cu.cuMemAllocFromPoolAsync(nbytes, self.handle, queue.stream)))
+
+    def open_to(self, peer: Context) -> None:
+        """Lets another device read and write the pool's memory, where the hardware links the two.
+
+        Where that fails too, the driver copies between them by way of the host.
+        """
+        if peer.ordinal in self._peers or self.handle is None:
+            return
+        self._peers.add(peer.ordinal)
+        cu = driver.cu
+        access = cu.CUmemAccessDesc()
+        access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        access.location.id = peer.ordinal
+        access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        with contextlib.suppress(CudaError):
+            if int(check(cu.cuDeviceCanAccessPeer(peer.device, self.context.device))):
+                check(cu.cuMemPoolSetAccess(self.handle, [access], 1))
 
     def trim(self, queue: Queue) -> None:
         """Gives what is free back to the driver."""
@@ -148,6 +168,8 @@ class CudaBuffer(Buffer):
         to, of = self.address + offset, source.address + source_offset
         queue.follow(other)
         if queue.context.ordinal != other.context.ordinal:
+            self.pool.open_to(other.context)
+            source.pool.open_to(queue.context)
             with queue.entered():
                 contexts = (queue.context.handle, other.context.handle)
                 queue.check(

@@ -22,6 +22,7 @@ __all__ = [
     "check",
     "context_for",
     "device_count",
+    "ordinal_of",
     "release",
     "start",
 ]
@@ -152,6 +153,19 @@ def addresses(*names: str) -> tuple[int, ...]:
         address, _ = check(cu.cuGetProcAddress(name.encode(), 12000, 0))
         found.append(int(address))
     return tuple(found)
+
+
+def ordinal_of(address: int) -> int | None:
+    """The device that an address is on, or None if it is not the driver's.
+
+    Not by cuda-bindings, whose 13.3 says 0 for every device.
+    """
+    ask = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.c_int, ctypes.c_uint64)
+    attribute = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    (function,) = addresses("cuPointerGetAttribute")
+    ordinal = ctypes.c_int()
+    error = ask(function)(ctypes.byref(ordinal), int(attribute), address)
+    return None if error else ordinal.value
 
 
 # --- devices ------------------------------------------------------------------------------------

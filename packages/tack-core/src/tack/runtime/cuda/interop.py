@@ -70,13 +70,10 @@ def _backend_at(address: int) -> Backend:
     default = default_backend()
     ordinal = default.ordinal if default.name == "cuda" else 0
     if address:
-        found = device("cuda")._backend
-        kind = driver.cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        queue: Any = found
-        with queue.queue.entered():
-            error, number = driver.cu.cuPointerGetAttribute(kind, driver.cu.CUdeviceptr(address))
-        if not error:
-            ordinal = int(number)
+        found: Any = device("cuda")._backend
+        with found.queue.entered():
+            at = driver.ordinal_of(address)
+        ordinal = ordinal if at is None else at
     if default.name == "cuda" and default.ordinal == ordinal:
         return default
     return device(f"cuda:{ordinal}" if ordinal else "cuda")._backend
