@@ -38,10 +38,10 @@ def reduce_on_device(array: Array, op: str) -> Number:
     if op in ("min", "max"):
         return extreme(_extremes(array), op)
     if array.scalar.is_float:
-        total = combine_sums(_partials(_sum_f32 if array.scalar is f32 else _sum_f64, array, f64, 1))
+        total = combine_sums(_partials(_sum_in(f64) if array.scalar is f32 else _sum_f64, array, f64, 1))
         return total / array.size if op == "mean" else total
     if array.itemsize < 8:
-        exact = exact_sum(_partials(_sum_integers, array, i64, 1))
+        exact = exact_sum(_partials(_sum_in(i64), array, i64, 1))
     else:
         low, high = _partials(_sum_halves, array, i64, 2).reshape(2, -1)
         exact = exact_sum(low) + (exact_sum(high) << 32)
@@ -77,19 +77,24 @@ def _extremes(array: Array) -> NDArray[Any]:
 # the workgroups' values, and the number of iterations.
 
 
-@kernel
-def _sum_f32(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
-    """In double precision."""
-    for i in range(iterations):
-        total = f64(0)
-        for first in range(i, batched, BATCH * iterations):
-            for k in range(BATCH):
-                total += f64(x[first + k * iterations])
-        for k in range(batched + i, n, iterations):
-            total += f64(x[k])
-        total = block_sum(total)
-        if thread_id() == 0:
-            sums[i // 256] = total
+@cache
+def _sum_in(wide: DType) -> Kernel:
+    """A kernel that adds up in the type ``wide``."""
+
+    @kernel
+    def sums(x: Any, batched: Any, n: Any, out: Any, iterations: Any) -> None:
+        for i in range(iterations):
+            total = wide(0)
+            for first in range(i, batched, BATCH * iterations):
+                for k in range(BATCH):
+                    total += wide(x[first + k * iterations])
+            for k in range(batched + i, n, iterations):
+                total += wide(x[k])
+            total = block_sum(total)
+            if thread_id() == 0:
+                out[i // 256] = total
+
+    return sums
 
 
 @func
@@ -116,20 +121,6 @@ def _sum_f64(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
         # After an overflow the errors are NaN, and the sum is right as it is.
         if thread_id() == 0:
             sums[i // 256] = total + error if isfinite(error) else total
-
-
-@kernel
-def _sum_integers(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
-    for i in range(iterations):
-        total = i64(0)
-        for first in range(i, batched, BATCH * iterations):
-            for k in range(BATCH):
-                total += i64(x[first + k * iterations])
-        for k in range(batched + i, n, iterations):
-            total += i64(x[k])
-        total = block_sum(total)
-        if thread_id() == 0:
-            sums[i // 256] = total
 
 
 @func
