@@ -12,11 +12,12 @@ import numpy as np
 
 from tack.dtypes import DType, VectorType, as_element_type
 from tack.lang.kernel import Kernel
-from tack.runtime.array import Array, check_dtype, check_shape, parse_shape
+from tack.runtime.array import Array, check_dtype
 from tack.runtime.backend import Buffer
 from tack.runtime.cpu.cores import default_threads
 from tack.runtime.dispatch import default_backend
 from tack.runtime.launch import backend_of
+from tack.runtime.shape import check_shape, parse_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,16 +14,15 @@ from tack.runtime.convert import convert_array, convert_element, element_shape, 
 from tack.runtime.device import Device, as_device
 from tack.runtime.graph import recording
 from tack.runtime.native import ArrayBase
+from tack.runtime.shape import MAX_NDIM, check_shape, parse_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tack.runtime.backend import Backend, Buffer, Number, TextureImage
 
-__all__ = ["MAX_NDIM", "Array", "check_dtype", "check_shape", "new_array", "parse_shape"]
+__all__ = ["Array", "check_dtype", "new_array"]
 
-MAX_NDIM = 64  # NumPy's limit
-_MAX_NBYTES = 1 << 63
 _REPR_SIZE = 64  # larger arrays are shown without their values
 _NUMBERS = {dtype: number for number, dtype in enumerate(ALL_DTYPES)}
 
@@ -276,7 +275,7 @@ class Array(ArrayBase):
             ValueError: the sizes differ.
         """
         given = shape[0] if len(shape) == 1 else shape
-        extents = [_extent(n) for n in (given if isinstance(given, tuple | list) else (given,))]
+        extents = list(parse_shape(given))
         if extents.count(-1) == 1:
             known = math.prod(n for n in extents if n != -1)
             if known and self._size % known == 0:
@@ -575,34 +574,6 @@ def check_dtype(backend: Backend, dtype: ElementType) -> None:
         names = ", ".join(d.name for d in backend.supported_dtypes)
         use = f", the scalar of {dtype}" if dtype.components else ""
         raise TypeError(f"{backend.label} has no {dtype.scalar}{use}; it supports: {names}")
-
-
-def check_shape(dtype: ElementType, shape: tuple[int, ...]) -> None:
-    """Raise ``ValueError`` unless an array of this shape can exist."""
-    most = MAX_NDIM - len(dtype.components)
-    if len(shape) > most:
-        raise ValueError(f"an array of {dtype} has at most {most} dimensions, not {len(shape)}")
-    if shape and min(shape) < 0:
-        raise ValueError(f"array extents must not be negative: {shape}")
-    if shape and (max(shape) >= _MAX_NBYTES or math.prod(shape) * dtype.itemsize > _MAX_NBYTES):
-        raise ValueError(f"an array of shape {shape} and dtype {dtype} has more than 2**63 bytes")
-
-
-def parse_shape(shape: object) -> tuple[int, ...]:
-    """``shape`` as a tuple: an int is one extent, a tuple or list any number of them.
-
-    Raises:
-        TypeError: it holds something else than integers.
-    """
-    if isinstance(shape, tuple | list):
-        return tuple(_extent(n) for n in shape)
-    return (_extent(shape),)
-
-
-def _extent(value: object) -> int:
-    if not is_integer(value):
-        raise TypeError(f"array extents are integers, not {type(value).__name__}: {value!r}")
-    return operator.index(value)  # type: ignore[arg-type]
 
 
 def _unpickle(values: NDArray[Any], spec: str, dtype: ElementType) -> Array:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tack.dtypes import DType, ElementType, as_dtype, as_element_type, f32, i32, integer_dtype_of
-from tack.runtime.array import Array, new_array, parse_shape
+from tack.runtime.array import Array, new_array
 from tack.runtime.backend import Backend
 from tack.runtime.convert import convert_array, dtype_of, element_shape
 from tack.runtime.dispatch import resolve_backend
 from tack.runtime.graph import recording
 from tack.runtime.interop import from_dlpack, is_importable, share_numpy
+from tack.runtime.shape import parse_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ import ctypes
 from typing import Any, ClassVar, Final, NamedTuple
 
 from tack.dtypes import ALL_DTYPES, DType
-from tack.runtime.array import MAX_NDIM
+from tack.runtime.shape import MAX_NDIM
 
 __all__ = ["CPU", "DEVICE_TYPES", "Import", "open_capsule", "relocate", "request_capsule"]
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tack.dtypes import ElementType, as_element_type
-from tack.runtime.array import Array, check_dtype, check_shape, parse_shape
+from tack.runtime.array import Array, check_dtype
 from tack.runtime.backend import Backend
 from tack.runtime.convert import dtype_of, is_element
 from tack.runtime.device import as_device
 from tack.runtime.dispatch import default_backend, device, resolve_backend
+from tack.runtime.shape import check_shape, parse_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
