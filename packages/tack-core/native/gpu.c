@@ -1,9 +1,13 @@
-/* Launches through a driver's function pointers: cuLaunchKernel and what makes its context current. */
+/* Launches through a driver's function pointers: cuLaunchKernel or hipModuleLaunchKernel, whose parameters are
+ * the same, and what makes the context or the device current. */
 #include "native.h"
 
 enum { WORDS = 22 };
 
-/* What tack.runtime.cuda.launch.native_plan says, one number after the other. */
+/* What tack.runtime.streams.program.native_plan says, one number after the other.
+ *
+ * HIP has no stack of contexts: there is no push and no pop, and what is current is a device's number, an int,
+ * which fills the low half of the pointer that stands for it here. */
 struct Gpu {
     int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
                   void **);
@@ -41,7 +45,7 @@ gpu_refuses(const Gpu *gpu, const Packed *packed)
     return *gpu->stopped || packed->total > gpu->most;
 }
 
-/* The blocks along each axis; see Program.grid in tack.runtime.cuda.launch. */
+/* The blocks along each axis; see Program.grid in tack.runtime.gpu.program. */
 static void
 find_grid(const Gpu *gpu, const Packed *packed, unsigned *grid)
 {
@@ -68,9 +72,10 @@ gpu_launch(const Gpu *gpu, Packed *packed)
     clock_gettime(CLOCK_MONOTONIC, &now);
     *gpu->clock = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     int error = gpu->get_current(&current);
-    bool pushed = false;
-    if (!error && current != gpu->context) {
-        pushed = current || !gpu->is_usual; /* see Context.entered in tack.runtime.cuda.driver */
+    bool changed = !error && current != gpu->context, pushed = false;
+    if (changed) {
+        /* See Context.entered in tack.runtime.streams.driver. */
+        pushed = gpu->push_current && (current || !gpu->is_usual);
         error = pushed ? gpu->push_current(gpu->context) : gpu->set_current(gpu->context);
         pushed = pushed && !error;
     }
@@ -79,5 +84,7 @@ gpu_launch(const Gpu *gpu, Packed *packed)
                             (unsigned)gpu->block[2], 0, gpu->stream, params, NULL);
     if (pushed)
         gpu->pop_current(&current);
+    else if (changed && !gpu->push_current)
+        gpu->set_current(current);
     return error;
 }

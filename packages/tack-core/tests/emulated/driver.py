@@ -102,9 +102,9 @@ class Driver:
         """Takes back planned and kept failures."""
         self._library.emu_forget_faults()
         self._library.emu_heal()
-        from tack.runtime.cuda import driver
+        from tack.runtime.cuda.driver import DRIVER
 
-        for context in driver._contexts.values():
+        for context in DRIVER.contexts.values():
             context.failure = None
             context.stopped.value = 0
 
@@ -128,9 +128,10 @@ def install() -> Driver:
     Raises:
         RuntimeError: something that this needs is not installed, or a driver is loaded already.
     """
-    from tack.runtime.cuda import driver, nvrtc
+    from tack.runtime.cuda import nvrtc
+    from tack.runtime.cuda.driver import DRIVER
 
-    if driver.cu is not None:
+    if DRIVER.module is not None:
         raise RuntimeError("another CUDA driver is in use in this process")
     for needed in ("g++", "ld"):
         if shutil.which(needed) is None:

@@ -12,7 +12,7 @@ import pytest
 from emulated.driver import Driver
 
 import tack
-from tack.runtime.cuda import driver as cuda
+from tack.runtime.cuda.driver import DRIVER
 
 from .conftest import Busy
 
@@ -41,7 +41,7 @@ def last(x: Any) -> tack.i64:
 def is_idle(backend: Any) -> bool:
     """Whether nothing is queued."""
     with backend.queue.entered():
-        return cuda.is_done(cuda.cu.cuStreamQuery(backend.queue.stream))
+        return DRIVER.is_done(DRIVER.StreamQuery(backend.queue.stream))
 
 
 # --- order --------------------------------------------------------------------------------------
@@ -453,14 +453,14 @@ def test_the_threads_context_is_left_as_it_was(second: tack.Device, dispatch: st
     for _ in range(3):
         affine(x, x, 1, 1)
     with own.queue.entered():  # type: ignore[attr-defined]
-        before = int(cuda.check(cuda.cu.cuCtxGetCurrent()))
+        before = int(DRIVER.check(DRIVER.CtxGetCurrent()))
         affine(y, y, 1, 1)
         y.numpy()
-        assert int(cuda.check(cuda.cu.cuCtxGetCurrent())) == before
+        assert int(DRIVER.check(DRIVER.CtxGetCurrent())) == before
     other = second._backend.queue.context  # type: ignore[attr-defined]
     with other.entered():
         affine(x, x, 1, 1)
-        assert int(cuda.check(cuda.cu.cuCtxGetCurrent())) == other.address
+        assert int(DRIVER.check(DRIVER.CtxGetCurrent())) == other.address
     assert x.numpy().tolist() == [4] * 10
 
 
@@ -470,7 +470,7 @@ def test_the_threads_context_is_left_as_it_was(second: tack.Device, dispatch: st
 @pytest.mark.parametrize("form", ["int", "protocol", "torch", "cupy"])
 def test_foreign_streams(backend: Any, form: str) -> None:
     with backend.queue.entered():
-        handle = int(cuda.check(cuda.cu.cuStreamCreate(1)))
+        handle = int(DRIVER.check(DRIVER.StreamCreate(1)))
     forms: dict[str, Any] = {
         "int": handle,
         "protocol": type("S", (), {"__cuda_stream__": lambda self: (0, handle)})(),
@@ -490,7 +490,7 @@ def test_foreign_streams(backend: Any, form: str) -> None:
     assert x.numpy().tolist() == [12] * 1000
     del y, device
     with backend.queue.entered():
-        cuda.check(cuda.cu.cuStreamDestroy(cuda.cu.CUstream(handle)))
+        DRIVER.check(DRIVER.StreamDestroy(DRIVER.module.CUstream(handle)))
 
 
 @pytest.mark.parametrize("bad", ["s", 1.5, object(), [1]])

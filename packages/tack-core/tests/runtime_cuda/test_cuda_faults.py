@@ -10,8 +10,8 @@ import pytest
 from emulated.driver import Driver
 
 import tack
-from tack.runtime.cuda import driver as cuda
-from tack.runtime.cuda import launch
+from tack.runtime.cuda import nvrtc
+from tack.runtime.cuda.driver import DRIVER
 
 INVALID_VALUE, OUT_OF_MEMORY, ILLEGAL_ADDRESS = 1, 2, 700
 
@@ -75,17 +75,17 @@ def step(x: Any, y: Any, a: Any) -> tack.i64:
 def scenario(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Starts a device, and uses all that it can do; nothing of it stays."""
     images: dict[str, bytes] = {}
-    compile_cubin = launch.nvrtc.compile_cubin
+    compile_cubin = nvrtc.compile_cubin
 
     def compile_once(text: str, *args: Any) -> bytes:
         if text not in images:
             images[text] = compile_cubin(text, *args)
         return images[text]
 
-    monkeypatch.setattr(launch.nvrtc, "compile_cubin", compile_once)
+    monkeypatch.setattr(nvrtc, "compile_cubin", compile_once)
     second = tack.device("cuda:1")
     with tack.device("cuda")._backend.queue.entered():  # type: ignore[attr-defined]
-        stream = int(cuda.check(cuda.cu.cuStreamCreate(0)))
+        stream = int(DRIVER.check(DRIVER.StreamCreate(0)))
 
     def run() -> None:
         device = tack.device("cuda", stream=stream)

@@ -11,7 +11,7 @@ from emulated.driver import Driver
 
 import tack
 from tack.runtime import dlpack
-from tack.runtime.cuda import driver as cuda
+from tack.runtime.cuda.driver import DRIVER
 
 
 @tack.kernel
@@ -123,9 +123,9 @@ def test_streams_that_are_none(stream: Any) -> None:
 
 
 def test_an_export_waits_on_the_consumers_stream(emulated: Driver, backend: Any) -> None:
-    cu = cuda.cu
+    cu = DRIVER.module
     with backend.queue.entered():
-        stream = cuda.check(cu.cuStreamCreate(1))
+        stream = DRIVER.check(cu.cuStreamCreate(1))
     x, out = tack.zeros(100_000, tack.i32), tack.zeros(100_000, tack.i32)
     tack.sync()
     for consumer in (int(stream), None, 1, 2):
@@ -137,8 +137,8 @@ def test_an_export_waits_on_the_consumers_stream(emulated: Driver, backend: Any)
         fresh.__dlpack__(stream=consumer)
         handle = cu.CUstream(1 if consumer is None else consumer)
         with backend.queue.entered():
-            cuda.check(cu.cuMemcpyDtoDAsync(out.address, fresh.address, 400_000, handle))
-            cuda.check(cu.cuStreamSynchronize(handle))
+            DRIVER.check(cu.cuMemcpyDtoDAsync(out.address, fresh.address, 400_000, handle))
+            DRIVER.check(cu.cuStreamSynchronize(handle))
         emulated.pace()
         assert (out.numpy() == 5).all()
     before = emulated.calls("cuStreamWaitEvent")
@@ -222,15 +222,15 @@ def test_interfaces_that_do_not_fit() -> None:
 
 
 def test_an_import_waits_for_the_producers_stream(emulated: Driver, backend: Any) -> None:
-    cu = cuda.cu
+    cu = DRIVER.module
     with backend.queue.entered():
-        stream = cuda.check(cu.cuStreamCreate(1))
+        stream = DRIVER.check(cu.cuStreamCreate(1))
     x = tack.zeros(1000, tack.i32)
     tack.sync()
     emulated.pace(delay=3000)
     with backend.queue.entered():
         for value in (1, 2, 3):
-            cuda.check(cu.cuMemsetD32Async(x.address, value, 1000, stream))
+            DRIVER.check(cu.cuMemsetD32Async(x.address, value, 1000, stream))
     y = tack.asarray(Interface({**x.__cuda_array_interface__, "stream": int(stream)}, x))
     add(y, 10)
     emulated.pace()
@@ -251,7 +251,7 @@ def test_memory_spaces(backend: Any) -> None:
     x = tack.zeros(100, tack.u8)
     host = np.zeros(100, np.uint8)
     with backend.queue.entered():
-        pinned = int(cuda.check(cuda.cu.cuMemHostAlloc(4096, 0)))
+        pinned = int(DRIVER.check(DRIVER.MemHostAlloc(4096, 0)))
     assert tack.memory_space(x) == tack.memory_space(x.address + 99) == "cuda"
     assert tack.memory_space(host) == "cpu"
     assert tack.memory_space(pinned) == "pinned"
@@ -262,12 +262,12 @@ def test_memory_spaces(backend: Any) -> None:
     add(y, 1)
     assert list((ctypes.c_int32 * 10).from_address(pinned)) == [5] * 10
     with backend.queue.entered():
-        cuda.check(cuda.cu.cuMemFreeHost(pinned))
+        DRIVER.check(DRIVER.MemFreeHost(pinned))
 
 
 def test_pointers() -> None:
     x = tack.arange(10, dtype=tack.i32)
-    for pointer in (x.address, np.uint64(x.address), cuda.cu.CUdeviceptr(x.address)):
+    for pointer in (x.address, np.uint64(x.address), DRIVER.module.CUdeviceptr(x.address)):
         y = tack.array_from_ptr(pointer, tack.i32, 10, owner=x)
         assert y.numpy().tolist() == list(range(10))
         assert not y.writable

@@ -12,7 +12,7 @@ import pytest
 from emulated.driver import Driver
 
 import tack
-from tack.runtime.cuda import driver as cuda
+from tack.runtime.cuda.driver import DRIVER
 
 TESTS = Path(__file__).parent.parent
 
@@ -200,7 +200,7 @@ def test_a_forked_child_is_told(emulated: Driver) -> None:
 
 def test_the_driver_says_what_it_is_called_with(emulated: Driver) -> None:
     """The emulated driver keeps the rules that tests rely on."""
-    cu = cuda.cu
+    cu = DRIVER.module
     backend: Any = tack.device("cuda")._backend
     other: Any = tack.device("cuda:1")._backend
 
@@ -208,12 +208,12 @@ def test_the_driver_says_what_it_is_called_with(emulated: Driver) -> None:
         return int(result[0])
 
     with backend.queue.entered():
-        address = cuda.check(cu.cuMemAlloc(1000))
+        address = DRIVER.check(cu.cuMemAlloc(1000))
         assert code(cu.cuMemcpyDtoDAsync(address, int(address) + 4000, 8, backend.queue.stream)) == 1
         assert code(cu.cuMemsetD8Async(address, 0, 100, other.queue.stream)) == 400
-        cuda.check(cu.cuMemFree(address))
+        DRIVER.check(cu.cuMemFree(address))
         assert code(cu.cuMemFree(address)) == 1
         assert code(cu.cuMemsetD8Async(address, 0, 100, backend.queue.stream)) == 1
-        stream = cuda.check(cu.cuStreamCreate(0))
-        cuda.check(cu.cuStreamDestroy(stream))
+        stream = DRIVER.check(cu.cuStreamCreate(0))
+        DRIVER.check(cu.cuStreamDestroy(stream))
         assert code(cu.cuStreamSynchronize(stream)) == 400

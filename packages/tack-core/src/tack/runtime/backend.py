@@ -73,6 +73,11 @@ class Buffer(ABC):
         """The addresses of the first byte and of the one past the last."""
         return self.address, self.address + self.nbytes
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether others than Tack may use memory in which launches are not always done at once."""
+        return bool(self.foreign and self.foreign[0])
+
     @abstractmethod
     def read(self, offset: int, out: NDArray[Any]) -> None:
         """Fill the C-contiguous ``out`` from ``offset`` on, after the launches queued so far."""

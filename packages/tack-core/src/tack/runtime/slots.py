@@ -85,8 +85,8 @@ def launch_range(
 
 def check_capturable(kernel: Kernel, program: Any) -> None:
     """Raises ``RuntimeError`` unless a graph can launch ``program``: at its end nobody looks at anything."""
-    if program.result is not None or program.prints:
-        what = "has a result" if program.result is not None else "prints"
+    if program.result_dtype is not None or program.prints:
+        what = "has a result" if program.result_dtype is not None else "prints"
         raise RuntimeError(f"kernel '{kernel.__name__}' {what}, which a captured launch has no place for")
 
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from tack.runtime.array import Array
 from tack.runtime.convert import dtype_of
-from tack.runtime.cuda import driver
+from tack.runtime.cuda.driver import ordinal_of
 from tack.runtime.dispatch import default_backend, device
 
 if TYPE_CHECKING:
     from tack.runtime.backend import Backend
-    from tack.runtime.cuda.buffer import CudaBuffer
+    from tack.runtime.streams.buffer import DeviceBuffer
 
 __all__ = ["backend_of", "export_interface", "hand_out", "import_interface"]
 
@@ -41,7 +41,7 @@ def hand_out(array: Array, stream: Any) -> None:
     _mark(buffer)
 
 
-def _mark(buffer: CudaBuffer) -> None:
+def _mark(buffer: DeviceBuffer) -> None:
     assert buffer.foreign is not None
     buffer.foreign[0] = 1
 
@@ -72,7 +72,7 @@ def _backend_at(address: int) -> Backend:
     if address:
         found: Any = device("cuda")._backend
         with found.queue.entered():
-            at = driver.ordinal_of(address)
+            at = ordinal_of(address)
         ordinal = ordinal if at is None else at
     if default.name == "cuda" and default.ordinal == ordinal:
         return default

@@ -6,12 +6,12 @@ import functools
 from typing import TYPE_CHECKING
 
 from tack.runtime.cpu.memory import format_size
-from tack.runtime.cuda import driver
-from tack.runtime.cuda.driver import CudaError
+from tack.runtime.cuda.driver import DRIVER
+from tack.runtime.streams.driver import DriverError
 
 if TYPE_CHECKING:
     from tack.runtime.array import Array
-    from tack.runtime.cuda.queue import Queue
+    from tack.runtime.streams.queue import Queue
 
 __all__ = ["CudaTextureImage"]
 
@@ -31,7 +31,7 @@ class CudaTextureImage:
         Raises:
             MemoryError: there is not enough memory.
         """
-        cu = driver.cu
+        cu = DRIVER.module
         self._queue = queue
         self._shape = shape
         layout = cu.CUDA_ARRAY3D_DESCRIPTOR()
@@ -40,9 +40,9 @@ class CudaTextureImage:
         layout.NumChannels = 1
         with queue.entered():
             try:
-                self._memory = queue.check(cu.cuArray3DCreate(layout))
-            except CudaError as error:
-                if error.code != driver.OUT_OF_MEMORY:
+                self._memory = queue.check(DRIVER.Array3DCreate(layout))
+            except DriverError as error:
+                if error.code != DRIVER.out_of_memory:
                     raise
                 nbytes = 4 * shape[0] * shape[1] * shape[2]
                 raise MemoryError(
@@ -54,20 +54,20 @@ class CudaTextureImage:
             sampler = cu.CUDA_TEXTURE_DESC()  # coordinates in texels
             sampler.addressMode = [cu.CUaddress_mode.CU_TR_ADDRESS_MODE_CLAMP] * 3
             sampler.filterMode = cu.CUfilter_mode.CU_TR_FILTER_MODE_LINEAR
-            self._texture = queue.check(cu.cuTexObjectCreate(resource, sampler, None))
+            self._texture = queue.check(DRIVER.TexObjectCreate(resource, sampler, None))
         self.handle = int(self._texture)
 
     def __del__(self) -> None:
-        cu, queue = driver.cu, self._queue
+        queue = self._queue
         if queue.context.stopped.value:
             return
-        for name, destroy in (("_texture", cu.cuTexObjectDestroy), ("_memory", cu.cuArrayDestroy)):
+        for name, destroy in (("_texture", DRIVER.TexObjectDestroy), ("_memory", DRIVER.ArrayDestroy)):
             if hasattr(self, name):
-                queue.retire(functools.partial(driver.release, queue.context, destroy, getattr(self, name)))
+                queue.retire(functools.partial(queue.context.release, destroy, getattr(self, name)))
 
     def update(self, array: Array) -> None:
         """Queues a copy of ``array``, which has as many elements."""
-        cu, (width, height, depth) = driver.cu, self._shape
+        cu, (width, height, depth) = DRIVER.module, self._shape
         copy = cu.CUDA_MEMCPY3D()
         copy.srcMemoryType = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
         copy.srcDevice = array.address
@@ -76,4 +76,4 @@ class CudaTextureImage:
         copy.dstArray = self._memory
         copy.WidthInBytes, copy.Height, copy.Depth = 4 * width, height, depth
         with self._queue.entered():
-            self._queue.check(cu.cuMemcpy3DAsync(copy, self._queue.stream))
+            self._queue.check(DRIVER.Memcpy3DAsync(copy, self._queue.stream))

@@ -1,4 +1,4 @@
-"""Graphs on CUDA: recorded once on a stream of their own, instantiated, and launched by one call."""
+"""Graphs of a driver: recorded once on a stream of their own, instantiated, and launched by one call."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 
 from tack.runtime.array import Array, new_array
-from tack.runtime.cuda import driver, launch
-from tack.runtime.cuda.buffer import memset, pattern_unit
-from tack.runtime.cuda.driver import Context, check
+from tack.runtime.gpu.launch import resolve
 from tack.runtime.graph import Step
-from tack.runtime.slots import check_capturable, launch_range, pack
-from tack.runtime.workgroups import check_workgroup_launch
+from tack.runtime.streams.buffer import memset, pattern_unit
+from tack.runtime.streams.driver import Context, Driver
+from tack.runtime.streams.program import StreamProgram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tack.lang.kernel import Kernel
-    from tack.runtime.cuda.backend import CudaBackend
-    from tack.runtime.cuda.buffer import CudaBuffer
-    from tack.runtime.cuda.queue import Queue
+    from tack.runtime.streams.backend import StreamBackend
+    from tack.runtime.streams.buffer import DeviceBuffer
+    from tack.runtime.streams.queue import Queue
 
 __all__ = ["copy_step", "fill_step", "graph", "launch_step"]
 
-_NON_BLOCKING: Final = 1  # CU_STREAM_NON_BLOCKING: others may use the default stream meanwhile
+# Others may use the default stream meanwhile: CU_STREAM_NON_BLOCKING, hipStreamNonBlocking.
+_NON_BLOCKING: Final = 1
 
 
 class _Launch(NamedTuple):
-    program: launch.Program
+    program: StreamProgram
     slots: bytes
     grid: tuple[int, int, int]
 
-    def record(self, stream: Any) -> None:
-        check(self.program.queue_on(stream, self.program.function, self.slots, self.grid, self.program.block))
+    def record(self, driver: Driver, stream: Any) -> None:
+        program = self.program
+        driver.check(program.queue_on(stream, program.function, self.slots, self.grid, program.block))
 
 
 class _Fill(NamedTuple):
@@ -45,8 +46,8 @@ class _Fill(NamedTuple):
     number: int
     nbytes: int
 
-    def record(self, stream: Any) -> None:
-        check(memset(self.address, self.unit, self.number, self.nbytes, stream))
+    def record(self, driver: Driver, stream: Any) -> None:
+        driver.check(memset(driver, self.address, self.unit, self.number, self.nbytes, stream))
 
 
 class _Copy(NamedTuple):
@@ -54,8 +55,8 @@ class _Copy(NamedTuple):
     source: int
     nbytes: int
 
-    def record(self, stream: Any) -> None:
-        check(driver.cu.cuMemcpyDtoDAsync(self.target, self.source, self.nbytes, stream))
+    def record(self, driver: Driver, stream: Any) -> None:
+        driver.check(driver.MemcpyDtoDAsync(self.target, self.source, self.nbytes, stream))
 
 
 class _Several(NamedTuple):
@@ -64,23 +65,19 @@ class _Several(NamedTuple):
     works: tuple[Any, ...]
     array: Array
 
-    def record(self, stream: Any) -> None:
+    def record(self, driver: Driver, stream: Any) -> None:
         for work in self.works:
-            work.record(stream)
+            work.record(driver, stream)
 
 
-def launch_step(backend: CudaBackend, kernel: Kernel, args: tuple[Any, ...]) -> Step:
-    variant, accepted = launch.prepare_launch(backend, kernel, args)
-    program: launch.Program = variant.payload
-    check_capturable(kernel, program)
-    total, spans = launch_range(kernel, variant, accepted, backend.label, program.most)
-    check_workgroup_launch(kernel, variant, total)
-    slots = pack(program.slots, launch.with_images(program, accepted), spans, ())
-    work = _Launch(program, slots, program.grid(spans, total)) if total else None
-    return Step(work, tuple(a for a in accepted if type(a) is Array))
+def launch_step(backend: StreamBackend, kernel: Kernel, args: tuple[Any, ...]) -> Step:
+    call = resolve(backend, kernel, args, captured=True)
+    program = cast("StreamProgram", call.program)
+    work = _Launch(program, call.slots(), call.grid) if call.total else None
+    return Step(work, call.arrays)
 
 
-def fill_step(backend: CudaBackend, array: Array, element: NDArray[Any]) -> Any:
+def fill_step(backend: StreamBackend, array: Array, element: NDArray[Any]) -> Any:
     unit, number = pattern_unit(element.tobytes())
     if unit:
         return _Fill(array.address, unit, number, array.nbytes)
@@ -89,7 +86,7 @@ def fill_step(backend: CudaBackend, array: Array, element: NDArray[Any]) -> Any:
     return _Several((_Copy(array.address, pattern.address, array.nbytes),), pattern)
 
 
-def copy_step(backend: CudaBackend, target: Array, source: Array) -> Any:
+def copy_step(backend: StreamBackend, target: Array, source: Array) -> Any:
     nbytes = target.nbytes
     if not nbytes or target.address == source.address:
         return None
@@ -103,11 +100,11 @@ def copy_step(backend: CudaBackend, target: Array, source: Array) -> Any:
     return _Copy(target.address, source.address, nbytes)
 
 
-def graph(backend: CudaBackend, steps: Sequence[Step]) -> Callable[[], None]:
+def graph(backend: StreamBackend, steps: Sequence[Step]) -> Callable[[], None]:
     queue = backend.queue
     works = [step.work for step in steps if step.work is not None]
     # Of many launches of one kernel on the same arrays, one of each: all of them are looked at in each run.
-    buffers = {cast("CudaBuffer", array._buffer) for step in steps for array in step.arrays}
+    buffers = {cast("DeviceBuffer", array._buffer) for step in steps for array in step.arrays}
     programs = {work.program for work in works if type(work) is _Launch}
     executable = _Executable(queue, works)
     others = {buffer.queue for buffer in buffers} - {queue}
@@ -135,32 +132,31 @@ class _Executable:
     def __init__(self, queue: Queue, works: Sequence[Any]) -> None:
         self._queue = queue
         self._works = works  # with the code and the arrays that they need
-        cu = driver.cu
+        driver = queue.driver
         with queue.entered():
-            stream = queue.check(cu.cuStreamCreate(_NON_BLOCKING))
+            stream = queue.check(driver.StreamCreate(_NON_BLOCKING))
             try:
-                mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-                queue.check(cu.cuStreamBeginCapture(stream, mode))
+                queue.check(driver.StreamBeginCapture(stream, driver.relaxed))
                 try:
                     for work in works:
-                        work.record(stream)
+                        work.record(driver, stream)
                 finally:
-                    ended = cu.cuStreamEndCapture(stream)
+                    ended = driver.StreamEndCapture(stream)
                 recorded = queue.check(ended)
-                instantiated = cu.cuGraphInstantiate(recorded, 0)
-                cu.cuGraphDestroy(recorded)
+                instantiated = driver.GraphInstantiate(recorded, 0)
+                driver.GraphDestroy(recorded)
                 self._handle = queue.check(instantiated)
             finally:
-                cu.cuStreamDestroy(stream)
+                driver.StreamDestroy(stream)
 
     def launch(self) -> None:
         queue = self._queue
         with queue.entered():
-            queue.check(driver.cu.cuGraphLaunch(self._handle, queue.stream))
+            queue.check(queue.driver.GraphLaunch(self._handle, queue.stream))
 
     def __del__(self) -> None:
         if hasattr(self, "_handle") and not self._queue.context.stopped.value:
-            destroy = driver.cu.cuGraphExecDestroy
+            destroy = self._queue.driver.GraphExecDestroy
             self._queue.retire(
                 functools.partial(_destroy, self._queue.context, destroy, self._handle, self._works)
             )
@@ -168,4 +164,4 @@ class _Executable:
 
 def _destroy(context: Context, destroy: Any, handle: Any, works: Sequence[Any]) -> None:
     """``works`` have been kept until here, when no launch uses them any more."""
-    driver.release(context, destroy, handle)
+    context.release(destroy, handle)

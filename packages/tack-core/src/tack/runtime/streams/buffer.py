@@ -10,17 +10,16 @@ import numpy as np
 
 from tack.runtime.backend import Buffer
 from tack.runtime.cpu.memory import format_size
-from tack.runtime.cuda import driver
-from tack.runtime.cuda.driver import CudaError, check
-from tack.runtime.cuda.staging import Pinned
+from tack.runtime.streams.driver import DriverError
+from tack.runtime.streams.staging import Pinned
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tack.runtime.cuda.driver import Context
-    from tack.runtime.cuda.queue import Queue
+    from tack.runtime.streams.driver import Context, Driver
+    from tack.runtime.streams.queue import Queue
 
-__all__ = ["CudaBuffer", "Pool", "memset", "pattern_unit", "pinned_buffer"]
+__all__ = ["DeviceBuffer", "Pool", "memset", "pattern_unit", "pinned_buffer"]
 
 _SEED: Final = 64 << 10  # bytes of a pattern that the host writes; the device doubles them
 
@@ -34,25 +33,18 @@ class Pool:
     __slots__ = ("_peers", "context", "handle")
 
     def __init__(self, queue: Queue, has_pools: bool) -> None:
-        cu = driver.cu
         self.context = queue.context
         self._peers = {self.context.ordinal}
         self.handle: Any = None
         if has_pools:
-            properties = cu.CUmemPoolProps()
-            properties.allocType = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-            properties.handleTypes = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_NONE
-            properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-            properties.location.id = self.context.ordinal
             with queue.entered():
-                self.handle = check(cu.cuMemPoolCreate(properties))
-                attribute = cu.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-                check(cu.cuMemPoolSetAttribute(self.handle, attribute, cu.cuuint64_t((1 << 64) - 1)))
+                self.handle = queue.driver.create_pool(self.context.ordinal)
+                queue.driver.keep_freed(self.handle)
 
     def __del__(self) -> None:
         if getattr(self, "handle", None) is not None and not self.context.stopped.value:
             # It stays until its last allocation is freed.
-            driver.release(self.context, driver.cu.cuMemPoolDestroy, self.handle)
+            self.context.release(self.context.driver.MemPoolDestroy, self.handle)
 
     def allocate(self, queue: Queue, nbytes: int) -> int:
         """The address of ``nbytes`` of new memory, at least one.
@@ -64,20 +56,20 @@ class Pool:
             for attempt in range(2):
                 try:
                     return self._take(queue, nbytes)
-                except CudaError as error:
-                    if error.code != driver.OUT_OF_MEMORY:
+                except DriverError as error:
+                    if error.code != queue.driver.out_of_memory:
                         raise RuntimeError(f"{queue.label} cannot allocate memory: {error}") from error
                     if attempt == 0:
                         self.trim(queue)
-            free, _ = check(driver.cu.cuMemGetInfo())
+            free, _ = queue.driver.check(queue.driver.MemGetInfo())
         raise MemoryError(
             f"cannot allocate {format_size(nbytes)} on {queue.label}: {format_size(int(free))} is free"
         )
 
     def _take(self, queue: Queue, nbytes: int) -> int:
         if self.handle is None:
-            return int(queue.check(driver.cu.cuMemAlloc(nbytes)))
-        return int(queue.check(driver.cu.cuMemAllocFromPoolAsync(nbytes, self.handle, queue.stream)))
+            return int(queue.check(queue.driver.MemAlloc(nbytes)))
+        return int(queue.check(queue.driver.MemAllocFromPoolAsync(nbytes, self.handle, queue.stream)))
 
     def open_to(self, peer: Context) -> None:
         """Lets another device read and write the pool's memory, where the hardware links the two.
@@ -87,33 +79,29 @@ class Pool:
         if peer.ordinal in self._peers or self.handle is None:
             return
         self._peers.add(peer.ordinal)
-        cu = driver.cu
-        access = cu.CUmemAccessDesc()
-        access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        access.location.id = peer.ordinal
-        access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        with contextlib.suppress(CudaError):
-            if int(check(cu.cuDeviceCanAccessPeer(peer.device, self.context.device))):
-                check(cu.cuMemPoolSetAccess(self.handle, [access], 1))
+        driver = self.context.driver
+        with contextlib.suppress(DriverError):
+            if int(driver.check(driver.DeviceCanAccessPeer(peer.device, self.context.device))):
+                driver.open_pool(self.handle, peer.ordinal)
 
     def trim(self, queue: Queue) -> None:
         """Gives what is free back to the driver."""
         queue.wait()
         if self.handle is not None:
-            check(driver.cu.cuMemPoolTrimTo(self.handle, 0))
+            queue.driver.check(queue.driver.MemPoolTrimTo(self.handle, 0))
 
     def free(self, queue: Queue, address: int) -> None:
         """Frees memory after what is queued by now."""
         if self.context.stopped.value:
             return
         if self.handle is None or queue.is_closed:
-            driver.release(self.context, driver.cu.cuMemFree, address)  # which waits for the device
+            self.context.release(queue.driver.MemFree, address)  # which waits for the device
         else:
-            driver.release(self.context, driver.cu.cuMemFreeAsync, address, queue.stream)
+            self.context.release(queue.driver.MemFreeAsync, address, queue.stream)
 
 
 @final
-class CudaBuffer(Buffer):
+class DeviceBuffer(Buffer):
     """A range of a device's memory, or of memory that the device can address.
 
     Attributes:
@@ -138,11 +126,6 @@ class CudaBuffer(Buffer):
         if self.owned and self.address:
             self.pool.free(self.queue, self.address)
 
-    @property
-    def is_foreign(self) -> bool:
-        """Whether others than Tack may use the memory."""
-        return bool(self.foreign and self.foreign[0])
-
     def read(self, offset: int, out: NDArray[Any]) -> None:
         if self.is_pinned:
             self.queue.wait()
@@ -157,13 +140,13 @@ class CudaBuffer(Buffer):
             self._settle()
 
     def copies_from(self, source: Buffer) -> bool:
-        return isinstance(source, CudaBuffer)
+        return isinstance(source, DeviceBuffer) and source.queue.driver is self.queue.driver
 
     def copy(self, offset: int, source: Buffer, source_offset: int, nbytes: int) -> None:
-        """See `Buffer.copy`; ``source`` may also be on another CUDA device."""
+        """See `Buffer.copy`; ``source`` may also be on another device of the driver."""
         if not nbytes:
             return
-        assert isinstance(source, CudaBuffer)
+        assert isinstance(source, DeviceBuffer)
         queue, other = self.queue, source.queue
         to, of = self.address + offset, source.address + source_offset
         queue.follow(other)
@@ -171,10 +154,8 @@ class CudaBuffer(Buffer):
             self.pool.open_to(other.context)
             source.pool.open_to(queue.context)
             with queue.entered():
-                contexts = (queue.context.handle, other.context.handle)
-                queue.check(
-                    driver.cu.cuMemcpyPeerAsync(to, contexts[0], of, contexts[1], nbytes, queue.stream)
-                )
+                peers = queue.context.peer, other.context.peer
+                queue.check(queue.driver.MemcpyPeerAsync(to, peers[0], of, peers[1], nbytes, queue.stream))
         elif to < of + nbytes and of < to + nbytes and to != of:
             self._copy_overlapping(to, of, nbytes)
         else:
@@ -199,7 +180,7 @@ class CudaBuffer(Buffer):
         unit, number = pattern_unit(value.tobytes())
         if unit:
             with queue.entered():
-                queue.check(memset(at, unit, number, nbytes, queue.stream))
+                queue.check(memset(queue.driver, at, unit, number, nbytes, queue.stream))
         else:
             seed = np.full(min(count, max(1, _SEED // value.itemsize)), value)
             queue.staging.write(queue, at, seed.ctypes.data, seed.nbytes)
@@ -216,10 +197,10 @@ class CudaBuffer(Buffer):
             self.queue.wait()
 
 
-def pinned_buffer(queue: Queue, pool: Pool, nbytes: int) -> CudaBuffer:
+def pinned_buffer(queue: Queue, pool: Pool, nbytes: int) -> DeviceBuffer:
     """New host memory that the device can address."""
     block = Pinned(queue, nbytes)
-    buffer = CudaBuffer(queue, pool, block.address, nbytes, owned=False, owner=block)
+    buffer = DeviceBuffer(queue, pool, block.address, nbytes, owned=False, owner=block)
     buffer.is_pinned = True
     buffer.foreign = None  # nobody else has it
     return buffer
@@ -227,13 +208,12 @@ def pinned_buffer(queue: Queue, pool: Pool, nbytes: int) -> CudaBuffer:
 
 def _copy_within(queue: Queue, to: int, of: int, nbytes: int) -> None:
     with queue.entered():
-        queue.check(driver.cu.cuMemcpyDtoDAsync(to, of, nbytes, queue.stream))
+        queue.check(queue.driver.MemcpyDtoDAsync(to, of, nbytes, queue.stream))
 
 
-def memset(address: int, unit: int, number: int, nbytes: int, stream: Any) -> tuple[Any, ...]:
+def memset(driver: Driver, address: int, unit: int, number: int, nbytes: int, stream: Any) -> tuple[Any, ...]:
     """Queues a fill with a number of ``unit`` bytes; what the driver says of it."""
-    cu = driver.cu
-    fill = {1: cu.cuMemsetD8Async, 2: cu.cuMemsetD16Async, 4: cu.cuMemsetD32Async}[unit]
+    fill = {1: driver.MemsetD8Async, 2: driver.MemsetD16Async, 4: driver.MemsetD32Async}[unit]
     result: tuple[Any, ...] = fill(address, number, nbytes // unit, stream)
     return result
 

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from tack.runtime.cuda import driver
-
 if TYPE_CHECKING:
-    from tack.runtime.cuda.queue import Event, Queue
+    from tack.runtime.streams.queue import Event, Queue
 
 __all__ = ["Pinned", "Staging"]
 
+_PORTABLE: Final = 1  # to all devices: CU_MEMHOSTALLOC_PORTABLE, hipHostMallocPortable
 _BLOCK: Final = 4 << 20  # bytes
 _BLOCKS: Final = 4
 _ALIGNMENT: Final = 64
@@ -32,13 +31,13 @@ class Pinned:
     def __init__(self, queue: Queue, nbytes: int) -> None:
         self.context = queue.context
         with queue.entered():
-            found = queue.check(driver.cu.cuMemHostAlloc(nbytes, 1))  # CU_MEMHOSTALLOC_PORTABLE
+            found = queue.check(queue.driver.MemHostAlloc(nbytes, _PORTABLE))
         self.address = int(found)
 
     def __del__(self) -> None:
         if hasattr(self, "address") and not self.context.stopped.value:
             # It waits for the copies that use it.
-            driver.release(self.context, driver.cu.cuMemFreeHost, self.address)
+            self.context.release(self.context.driver.MemFreeHost, self.address)
 
 
 class _Block(Pinned):
@@ -63,7 +62,7 @@ class Staging:
 
     def write(self, queue: Queue, target: int, source: int, nbytes: int) -> None:
         """Queues a copy from host memory, which may change as soon as this returns."""
-        cu = driver.cu
+        driver = queue.driver
         done = 0
         with self._lock, queue.entered():
             while done < nbytes:
@@ -71,7 +70,7 @@ class Staging:
                 at = block.address + block.used
                 block.used += -(-size // _ALIGNMENT) * _ALIGNMENT
                 ctypes.memmove(at, source + done, size)
-                queue.check(cu.cuMemcpyHtoDAsync(target + done, at, size, queue.stream))
+                queue.check(driver.MemcpyHtoDAsync(target + done, at, size, queue.stream))
                 done += size
 
     def _room(self, queue: Queue, wanted: int) -> tuple[_Block, int]:
@@ -86,16 +85,16 @@ class Staging:
                 self._blocks.append(_Block(queue))
             block = self._blocks[self._at]
             if block.event is not None:
-                queue.check(driver.cu.cuEventSynchronize(block.event.handle))
+                queue.check(queue.driver.EventSynchronize(block.event.handle))
             block.event, block.used = None, 0
         return block, min(wanted, _BLOCK - block.used)
 
     def read(self, queue: Queue, target: int, source: int, nbytes: int) -> None:
         """Copies to host memory, after what is queued by now."""
-        cu = driver.cu
+        driver = queue.driver
         if nbytes <= _DIRECT:
             with queue.entered():
-                queue.check(cu.cuMemcpyDtoHAsync(target, source, nbytes, queue.stream))
+                queue.check(driver.MemcpyDtoHAsync(target, source, nbytes, queue.stream))
             queue.wait()
             return
         with self._lock, queue.entered():
@@ -104,7 +103,7 @@ class Staging:
                 if len(pending) == 2:
                     _finish(queue, target, pending.pop(0))
                 block = self._fresh(queue)
-                queue.check(cu.cuMemcpyDtoHAsync(block.address, source + start, size, queue.stream))
+                queue.check(driver.MemcpyDtoHAsync(block.address, source + start, size, queue.stream))
                 pending.append((block, queue.record(), start, size))
             for part in pending:
                 _finish(queue, target, part)
@@ -126,5 +125,5 @@ def _parts(nbytes: int) -> Iterator[tuple[int, int]]:
 
 def _finish(queue: Queue, target: int, part: tuple[Any, Event, int, int]) -> None:
     block, event, start, size = part
-    queue.check(driver.cu.cuEventSynchronize(event.handle))
+    queue.check(queue.driver.EventSynchronize(event.handle))
     ctypes.memmove(target + start, block.address, size)

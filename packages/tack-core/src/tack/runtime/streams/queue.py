@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from tack.runtime.convert import is_integer
-from tack.runtime.cuda import driver
-from tack.runtime.cuda.driver import Context, CudaError, check, is_done
+from tack.runtime.streams.driver import Context, DriverError
 
 if TYPE_CHECKING:
-    from tack.runtime.cuda.launch import Program
-    from tack.runtime.cuda.staging import Staging
+    from tack.runtime.streams.program import StreamProgram
+    from tack.runtime.streams.staging import Staging
 
 __all__ = ["Queue", "stream_handle"]
 
-_NO_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING
+_NO_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING, hipEventDisableTiming
 _SHOWN: Final = 4  # kernels that a failure names
 
 
@@ -30,6 +29,7 @@ class Queue:
 
     Attributes:
         context: where it is.
+        driver: whose calls it makes.
         stream: the driver's handle.
         address: the same as an int.
         label: how messages write the device.
@@ -39,15 +39,16 @@ class Queue:
 
     __slots__ = (
         *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "_waited", "address", "context"),
-        *("is_closed", "label", "programs", "stream"),
+        *("driver", "is_closed", "label", "programs", "stream"),
     )
 
     def __init__(self, context: Context, label: str, stream: Any = None) -> None:
         """With a stream of its own, or the foreign one ``stream``, an object or a handle."""
         self.context = context
+        self.driver = context.driver
         self.label = label
         self.is_closed = False
-        self.programs: WeakSet[Program] = WeakSet()
+        self.programs: WeakSet[StreamProgram] = WeakSet()
         self._borrowed = stream  # kept alive
         self._lock = threading.Lock()
         # A deque, since a finalizer may add to it in the middle of anything.
@@ -56,21 +57,21 @@ class Queue:
         self._waited = 0
         with context.entered():
             if stream is None:
-                # Not CU_STREAM_NON_BLOCKING: so it keeps order with the default stream of other libraries.
-                self.stream = check(driver.cu.cuStreamCreate(0))
+                # Not a non-blocking one: so it keeps order with the default stream of other libraries.
+                self.stream = self.driver.check(self.driver.StreamCreate(0))
             else:
-                self.stream = driver.cu.CUstream(stream_handle(stream))
+                self.stream = self.driver.stream_at(stream_handle(stream, self.driver.api))
         self.address = int(self.stream)
 
     def __del__(self) -> None:
         if not hasattr(self, "address") or self.context.stopped.value:
             return
         self.is_closed = True
-        driver.release(self.context, driver.cu.cuStreamSynchronize, self.stream)
+        self.context.release(self.driver.StreamSynchronize, self.stream)
         for _, release in self._retired:
             release()
         if self._borrowed is None:
-            driver.release(self.context, driver.cu.cuStreamDestroy, self.stream)
+            self.context.release(self.driver.StreamDestroy, self.stream)
 
     def entered(self) -> AbstractContextManager[None]:
         """Makes the context current, for a ``with`` block.
@@ -80,7 +81,7 @@ class Queue:
         """
         if self.context.failure is not None:
             raise RuntimeError(f"{self.context.failure}; the device cannot be used in this process any more")
-        driver.check_process()
+        self.driver.check_process()
         return self.context.entered()
 
     # Waiting.
@@ -90,8 +91,8 @@ class Queue:
         now = monotonic_ns()
         with self.entered():
             try:
-                check(driver.cu.cuStreamSynchronize(self.stream))
-            except CudaError as error:
+                self.driver.check(self.driver.StreamSynchronize(self.stream))
+            except DriverError as error:
                 raise self.failed(error) from error
             self._waited = max(self._waited, now)
             if self._retired:
@@ -105,8 +106,8 @@ class Queue:
         def is_reached() -> bool:
             with self.entered():
                 try:
-                    done = is_done(driver.cu.cuEventQuery(event.handle))
-                except CudaError as error:
+                    done = self.driver.is_done(self.driver.EventQuery(event.handle))
+                except DriverError as error:
                     raise self.failed(error) from error
             if done:
                 self._waited = max(self._waited, now)
@@ -118,14 +119,14 @@ class Queue:
         """An event that happens when all that is queued by now has been done."""
         event = Event(self, timed)
         with self.entered():
-            self.check(driver.cu.cuEventRecord(event.handle, self.stream))
+            self.check(self.driver.EventRecord(event.handle, self.stream))
         return event
 
     def elapsed(self, first: Event, last: Event) -> float:
         """The seconds between two timed events; waits for the second."""
         with self.entered():
-            self.check(driver.cu.cuEventSynchronize(last.handle))
-            milliseconds: float = self.check(driver.cu.cuEventElapsedTime(first.handle, last.handle))
+            self.check(self.driver.EventSynchronize(last.handle))
+            milliseconds: float = self.check(self.driver.EventElapsedTime(first.handle, last.handle))
         return milliseconds / 1e3
 
     def follow(self, other: Queue) -> None:
@@ -133,32 +134,32 @@ class Queue:
         if other is not self and (other.address != self.address or other.context is not self.context):
             event = other.record()
             with self.entered():
-                self.check(driver.cu.cuStreamWaitEvent(self.stream, event.handle, 0))
+                self.check(self.driver.StreamWaitEvent(self.stream, event.handle, 0))
 
     def lead(self, stream: int) -> None:
         """What is queued on a foreign stream from now on runs after what is queued here by now."""
         event = self.record()
         with self.entered():
-            self.check(driver.cu.cuStreamWaitEvent(driver.cu.CUstream(stream), event.handle, 0))
+            self.check(self.driver.StreamWaitEvent(self.driver.stream_at(stream), event.handle, 0))
 
     def follow_stream(self, stream: int) -> None:
         """What is queued here from now on runs after what a foreign stream was given until now."""
         if stream != self.address:
             event = Event(self)
             with self.entered():
-                self.check(driver.cu.cuEventRecord(event.handle, driver.cu.CUstream(stream)))
-                self.check(driver.cu.cuStreamWaitEvent(self.stream, event.handle, 0))
+                self.check(self.driver.EventRecord(event.handle, self.driver.stream_at(stream)))
+                self.check(self.driver.StreamWaitEvent(self.stream, event.handle, 0))
 
     # Errors.
 
     def check(self, result: tuple[Any, ...]) -> Any:
-        """`driver.check` for calls that also report what went wrong in the queue before."""
+        """`Driver.check` for calls that also report what went wrong in the queue before."""
         if not result[0]:
             return result[1] if len(result) == 2 else result[1:]
-        error = CudaError(int(result[0]))
-        raise (self.failed(error) if error.code in driver.STICKY else error)
+        error = self.driver.error(int(result[0]))
+        raise (self.failed(error) if error.code in self.driver.sticky else error)
 
-    def failed(self, error: CudaError) -> RuntimeError:
+    def failed(self, error: DriverError) -> RuntimeError:
         """The error of queued work as users get it, with the kernels that may have caused it."""
         recent = [p for p in list(self.programs) if p.launched > self._waited]
         names = list(dict.fromkeys(p.name for p in sorted(recent, key=lambda p: p.launched)))
@@ -172,8 +173,8 @@ class Queue:
             what = f"Queued work failed on {self.label}"
         message = f"{what}: {error}"
         if len(names) > 1:
-            message += "; CUDA_LAUNCH_BLOCKING=1 in the environment, or debug mode, tells which"
-        if error.code in driver.STICKY:
+            message += f"; {self.driver.blocking} in the environment, or debug mode, tells which"
+        if error.code in self.driver.sticky:
             self.context.failure = message
             self.context.stopped.value = 1
         return RuntimeError(message)
@@ -189,7 +190,7 @@ class Queue:
             event = self.record()
         except RuntimeError:
             if not self.context.stopped.value:
-                driver.release(self.context, driver.cu.cuStreamSynchronize, self.stream)
+                self.context.release(self.driver.StreamSynchronize, self.stream)
                 release()
             return
         self._retired.append((event, release))
@@ -202,7 +203,7 @@ class Queue:
                 event, release = self._retired.popleft()
             except IndexError:  # another thread was faster
                 return
-            if driver.cu.cuEventQuery(event.handle)[0]:
+            if self.driver.EventQuery(event.handle)[0]:
                 self._retired.append((event, release))
             else:
                 release()
@@ -211,7 +212,7 @@ class Queue:
     def staging(self) -> Staging:
         """The pinned memory that copies between host and device go through."""
         if self._staging is None:
-            from tack.runtime.cuda.staging import Staging
+            from tack.runtime.streams.staging import Staging
 
             with self._lock:
                 if self._staging is None:
@@ -227,16 +228,16 @@ class Event:
     def __init__(self, queue: Queue, timed: bool = False) -> None:
         self.context = queue.context
         with queue.entered():
-            self.handle = queue.check(driver.cu.cuEventCreate(0 if timed else _NO_TIMING))
+            self.handle = queue.check(queue.driver.EventCreate(0 if timed else _NO_TIMING))
 
     def __del__(self) -> None:
         if hasattr(self, "handle") and not self.context.stopped.value:
             # It goes at once, or when it has happened.
-            driver.release(self.context, driver.cu.cuEventDestroy, self.handle)
+            self.context.release(self.context.driver.EventDestroy, self.handle)
 
 
-def stream_handle(stream: Any) -> int:
-    """The handle of a foreign stream: an int, or an object of torch, CuPy, Numba or cuda-python.
+def stream_handle(stream: Any, api: str) -> int:
+    """The handle of a foreign stream: an int, or an object of torch, CuPy, Numba, cuda-python or hip-python.
 
     Raises:
         TypeError: it is none of these.
@@ -255,10 +256,10 @@ def stream_handle(stream: Any) -> int:
         found = found.value or 0
     if isinstance(found, float) or not (is_integer(found) or hasattr(type(found), "__int__")):
         raise TypeError(
-            f"a CUDA stream is its handle as an int, or an object with __cuda_stream__, .cuda_stream or "
+            f"a {api} stream is its handle as an int, or an object with __cuda_stream__, .cuda_stream or "
             f".ptr, not {type(stream).__name__}"
         )
     handle = operator.index(found) if is_integer(found) else int(found)
     if not 0 <= handle < 1 << 64:
-        raise ValueError(f"{handle} is not the handle of a CUDA stream")
+        raise ValueError(f"{handle} is not the handle of a {api} stream")
     return handle

@@ -1,0 +1,1 @@
+"""What GPU backends have in common, whatever calls a launch is made of."""
