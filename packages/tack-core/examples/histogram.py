@@ -63,8 +63,9 @@ def main() -> int:
     low, high = -3.0, 5.0
     scale = args.bins / (high - low)
 
-    bins = np.zeros(args.bins, np.int32)
-    histogram(values, bins, low, scale)
+    counts = tack.zeros(args.bins, tack.i32)
+    histogram(tack.asarray(values), counts, low, scale)
+    bins = counts.numpy()
     if args.check:
         # Subtracting and then multiplying leaves nothing to fuse, so every value lands in the same bin.
         return 0 if check("bins", bins, reference(values, args.bins, low, scale), 0) else 1

@@ -55,6 +55,15 @@ def julia(counts, distances, c: tack.dvec2, pixel: tack.f64, limit):
         distances[row, column] = 0.0 if inside else size * tack.log(size) / slope.length()
 
 
+def draw(
+    rows: int, columns: int, c: tuple[float, float], pixel: float, limit: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The steps and the distances of the pixels around 0."""
+    counts, distances = tack.empty((rows, columns), tack.i32), tack.empty((rows, columns), tack.f64)
+    julia(counts, distances, c, pixel, limit)
+    return counts.numpy(), distances.numpy()
+
+
 def reference(
     z: NDArray[np.complex128], c: complex, limit: int
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
@@ -85,8 +94,7 @@ def run_checks(counts: NDArray[np.int32], pixel: float, c: complex, limit: int) 
     passed &= check("symmetry", counts, counts[::-1, ::-1], 0)
 
     # For c = 0 the set is the unit circle; the estimate of a distance d is right to the second order in d.
-    disk_counts, disk = np.empty((64, 64), np.int32), np.empty((64, 64))
-    julia(disk_counts, disk, (0.0, 0.0), 0.05, 200)
+    _, disk = draw(64, 64, (0.0, 0.0), 0.05, 200)
     radius = np.hypot(*np.mgrid[-31.5:32, -31.5:32]) * 0.05
     near = (radius > 1.0) & (radius < 1.2)
     passed &= check(
@@ -115,8 +123,7 @@ def main() -> int:
     samples = 1 if args.check else 2
     columns, rows = args.size * samples, max(1, args.size * 2 // 3) * samples
     pixel = args.width / columns
-    counts, distances = np.empty((rows, columns), np.int32), np.empty((rows, columns))
-    julia(counts, distances, tuple(args.c), pixel, args.limit)
+    counts, distances = draw(rows, columns, tuple(args.c), pixel, args.limit)
     if args.check:
         return 0 if run_checks(counts, pixel, complex(*args.c), args.limit) else 1
     save_png(args.output, shrink(picture(distances, pixel), samples))

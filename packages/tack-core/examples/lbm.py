@@ -92,11 +92,12 @@ def simulate(
     """The velocities (rows, columns, 2) and populations (9, rows, columns) after ``steps`` steps."""
     omega = 1.0 / (3.0 * viscosity + 0.5)
     velocity = tack.asarray(start, tack.vec2, copy=True)
+    walls = tack.asarray(solid)
     old = tack.empty((9, *solid.shape))
     rest(old, velocity)
     new = old.copy()
     for _ in range(steps):
-        step(old, new, solid, velocity, omega, inflow)
+        step(old, new, walls, velocity, omega, inflow)
         old, new = new, old
     return velocity.numpy(), old.numpy()
 

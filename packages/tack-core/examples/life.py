@@ -74,23 +74,23 @@ def main() -> int:
     args = parser.parse_args()
 
     start = (np.random.default_rng(3).random((args.size, args.size + 1)) < 0.3).astype(np.uint8)
-    cells, following = start.copy(), np.empty_like(start)
-    trail = np.zeros(start.shape, np.float32)
+    cells, trail = tack.asarray(start, copy=True), tack.zeros(start.shape)
+    following = tack.empty_like(cells)
     animate = args.output.suffix.lower() == ".gif" and not args.check
     frames = []
     for _ in range(args.generations):
         generation(cells, following, trail)
         cells, following = following, cells
         if animate:
-            frames.append(picture(trail, args.scale))
+            frames.append(picture(trail.numpy(), args.scale))
 
     if args.check:
         name = f"cells after {args.generations} generations"
-        return 0 if check(name, cells, reference(start, args.generations), 0) else 1
+        return 0 if check(name, cells.numpy(), reference(start, args.generations), 0) else 1
     if animate:
         save_animation(args.output, frames)
     else:
-        save_png(args.output, picture(trail, args.scale))
+        save_png(args.output, picture(trail.numpy(), args.scale))
     return 0
 
 

@@ -101,9 +101,9 @@ def main() -> int:
     pixel = args.width / columns
     left = args.centre[0] - pixel * (columns - 1) / 2
     top = args.centre[1] + pixel * (rows - 1) / 2
-    counts = np.empty((rows, columns), np.int32)
-    smooth = np.empty((rows, columns), np.float32)
-    mandelbrot(counts, smooth, left, top, pixel, args.limit)
+    steps, fractional = tack.empty((rows, columns), tack.i32), tack.empty((rows, columns))
+    mandelbrot(steps, fractional, left, top, pixel, args.limit)
+    counts, smooth = steps.numpy(), fractional.numpy()
 
     if args.check:
         x, y = np.meshgrid(left + np.arange(columns) * pixel, top - np.arange(rows) * pixel)

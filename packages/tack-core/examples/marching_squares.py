@@ -77,7 +77,7 @@ def lines(heights: NDArray[np.float32], level: float) -> NDArray[np.float32]:
     """The level's lines (n, 2, 2): from (x, y) to (x, y) in cells, higher ground to the right (y upwards)."""
     most = 2 * heights.size
     segments, count = tack.empty((most, 2), tack.vec2), tack.zeros(1, tack.i32)
-    contour(heights, level, segments, count)
+    contour(tack.asarray(heights), level, segments, count)
     return segments[: count[0]].numpy()
 
 

@@ -117,7 +117,7 @@ def main() -> int:
     if args.check:
         return 0 if check_attraction(start, masses, acceleration.numpy()) else 1
 
-    image = np.zeros((args.size * 3 // 4, args.size), np.float32)
+    image = tack.zeros((args.size * 3 // 4, args.size))
     began = perf_counter()
     for count in range(args.steps):  # leapfrog: half a kick, drift, half a kick
         advance(velocity, acceleration, args.dt / 2)
@@ -126,11 +126,12 @@ def main() -> int:
         advance(velocity, acceleration, args.dt / 2)
         if count >= args.steps * 3 // 4:  # the last quarter leaves light trails
             splat(position, image, args.size / 4.8)
+    trails = image.numpy()
     seconds = perf_counter() - began
     print(
         f"{args.steps} steps in {seconds:.2f} s, {args.bodies**2 * args.steps / seconds / 1e6:.0f} M pairs/s"
     )
-    light = np.log1p(image) / np.log1p(max(1.0, np.percentile(image, 99.8)))
+    light = np.log1p(trails) / np.log1p(max(1.0, np.percentile(trails, 99.8)))
     save_png(args.output, colourise(np.minimum(light, 1.0)))
     return 0
 

@@ -141,16 +141,17 @@ def main() -> int:
     states, h = tack.asarray(starts(args.members), tack.dvec3), 0.005
     pictures, spent, done = [], 0.0, 0
     for frame in range(1, args.frames + 1):
-        image = np.zeros((args.pixels, args.pixels), np.float32)
+        image = tack.zeros((args.pixels, args.pixels))
         until = round(frame / args.frames * args.time / h)
         began = perf_counter()
         integrate(Lorenz(), states, h, max(until - 40 - done, 0))
         for _ in range(40):  # a short trail
             integrate(Lorenz(), states, h, 1)
             splat(states, image, args.pixels / 52.0)
+        trails = image.numpy()
         spent += perf_counter() - began
         done = until
-        light = np.log1p(image) / np.log1p(max(1.0, float(np.percentile(image, 99.9))))
+        light = np.log1p(trails) / np.log1p(max(1.0, float(np.percentile(trails, 99.9))))
         pictures.append(colourise(np.minimum(light, 1.0), NIGHT))
     print(f"{args.members * done / spent / 1e6:.0f} M steps/s")
     save_png(args.output, side_by_side(pictures))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Real devices and emulations that the specification names; a new one is added here and in `_reason`.
+# Real devices and emulations that the specification names; a new one is added here and in `on_target`.
 TARGETS = ("cpu", "cuda", "hip", "level_zero", "metal", "cuda-emu", "hip-emu", "opencl-pocl", "msl-emu")
 
 # The suites are packages beside this file, and the differential one uses the conformance oracle.
@@ -33,22 +33,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def device_of(target: str) -> str:
-    """The device that a target runs on, as ``tack.device`` takes it."""
-    return "cuda" if target == "cuda-emu" else target
-
-
 def _reason(target: str) -> str | None:
     """Why ``target`` cannot run here, or None if it can."""
-    if target.endswith(("-emu", "-pocl")) and target != "cuda-emu":
-        return f"target {target!r} has no emulation in this version"
+    from on_target import device_of, emulate
+
     import tack
 
     try:
-        if target == "cuda-emu":
-            from emulated.driver import install
-
-            install()
+        emulate(target)
         tack.device(device_of(target))
     except (RuntimeError, ValueError) as error:
         return f"target {target!r} does not start: {error}"
@@ -65,12 +57,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def target(request: pytest.FixtureRequest) -> str:
-    """The device of the target under test; skips without its toolchain, fails where that was required."""
+def target_name(request: pytest.FixtureRequest) -> str:
+    """The target under test; skips without its toolchain, fails where that was required."""
     name: str = request.config.getoption("--target")
     reason = _reason(name)
     if reason is not None:
         if name in os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split():
             pytest.fail(f"TACK_REQUIRE_TARGETS names it, but {reason}")
         pytest.skip(reason)
-    return device_of(name)
+    return name
+
+
+@pytest.fixture(scope="session")
+def target(target_name: str) -> str:
+    """Its device, as ``tack.device`` takes it."""
+    from on_target import device_of
+
+    return device_of(target_name)

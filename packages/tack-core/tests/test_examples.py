@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nibabel
 import numpy as np
+import on_target
 import pytest
 from jobs import mpiexec
 from PIL import Image
@@ -28,13 +29,13 @@ SIZES = {
     "nbody.py": ["--bodies", "203"],
     "histogram.py": ["-n", "100003"],
     "life.py": ["--size", "45", "--generations", "40"],
-    "mpi_heat.py": ["--size", "67", "--steps", "40"],  # a job of one process
+    "mpi_heat.py": ["--size", "67", "--steps", "40"],  # a job of one process, always on the CPU
     "dask_automata.py": ["--width", "31", "--steps", "16"],
 }
 
 
-def run(script: str, *args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EXAMPLES / script), *map(str, args)]
+def run(script: str, *args: object, cwd: Path, target: str = "cpu") -> subprocess.CompletedProcess[str]:
+    command = on_target.command(target, EXAMPLES / script, *args)
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
@@ -57,8 +58,8 @@ def test_every_example_is_checked() -> None:
 
 
 @pytest.mark.parametrize("script", SIZES)
-def test_agrees_with_numpy(script: str, tmp_path: Path) -> None:
-    result = run(script, *SIZES[script], "--check", cwd=tmp_path)
+def test_agrees_with_numpy(script: str, target_name: str, tmp_path: Path) -> None:
+    result = run(script, *SIZES[script], "--check", cwd=tmp_path, target=target_name)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "bound" in result.stdout
     assert "FAIL" not in result.stdout
@@ -78,9 +79,9 @@ def test_agrees_with_numpy(script: str, tmp_path: Path) -> None:
     ],
 )
 def test_writes_a_picture(
-    script: str, args: list[str], picture: str, size: tuple[int, int], tmp_path: Path
+    script: str, args: list[str], picture: str, size: tuple[int, int], target_name: str, tmp_path: Path
 ) -> None:
-    result = run(script, *args, cwd=tmp_path)
+    result = run(script, *args, cwd=tmp_path, target=target_name)
     assert result.returncode == 0, result.stderr
     with Image.open(tmp_path / picture) as image:
         assert image.size == size
@@ -137,8 +138,9 @@ def test_a_failed_check_is_reported() -> None:
     assert result.stdout.startswith("FAIL x")
 
 
-def test_mri_check_of_a_given_volume(tmp_path: Path) -> None:
-    result = run("mri.py", save(tmp_path / "ball.nii", ball()), "--check", cwd=tmp_path)
+def test_mri_check_of_a_given_volume(target_name: str, tmp_path: Path) -> None:
+    volume = save(tmp_path / "ball.nii", ball())
+    result = run("mri.py", volume, "--check", cwd=tmp_path, target=target_name)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("ok ") == 12
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import nibabel
 import numpy as np
+import on_target
 import pytest
 from PIL import Image
 
@@ -61,8 +61,10 @@ PICTURES = {
 }
 
 
-def run(script: str, *args: str, cwd: Path, debug: bool = False) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EXAMPLES / script), *args]
+def run(
+    script: str, *args: str, cwd: Path, debug: bool = False, target: str = "cpu"
+) -> subprocess.CompletedProcess[str]:
+    command = on_target.command(target, EXAMPLES / script, *args)
     environment = {
         **os.environ,
         "PYTHONPATH": str(Path(tack.__file__).parents[1]),
@@ -72,8 +74,8 @@ def run(script: str, *args: str, cwd: Path, debug: bool = False) -> subprocess.C
 
 
 @pytest.mark.parametrize("script", CHECKS)
-def test_passes_its_checks(script: str, tmp_path: Path) -> None:
-    result = run(script, *CHECKS[script], "--check", cwd=tmp_path)
+def test_passes_its_checks(script: str, target_name: str, tmp_path: Path) -> None:
+    result = run(script, *CHECKS[script], "--check", cwd=tmp_path, target=target_name)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "bound" in result.stdout
     assert "FAIL" not in result.stdout
@@ -88,12 +90,12 @@ def save_ball(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("script", PICTURES)
-def test_draws_without_a_bad_index(script: str, tmp_path: Path) -> None:
+def test_draws_without_a_bad_index(script: str, target_name: str, tmp_path: Path) -> None:
     """In debug mode, which checks every index and divisor."""
     options, size = PICTURES[script]
     if "ball.nii" in options:
         save_ball(tmp_path)
-    result = run(script, *options, cwd=tmp_path, debug=True)
+    result = run(script, *options, cwd=tmp_path, debug=True, target=target_name)
     assert result.returncode == 0, result.stderr
     with Image.open(tmp_path / script.replace(".py", ".png")) as image:
         assert image.size == size
@@ -101,7 +103,7 @@ def test_draws_without_a_bad_index(script: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script", sorted(CHECKS.keys() - PICTURES.keys()))
-def test_prints_without_a_bad_index(script: str, tmp_path: Path) -> None:
-    result = run(script, *CHECKS[script], cwd=tmp_path, debug=True)
+def test_prints_without_a_bad_index(script: str, target_name: str, tmp_path: Path) -> None:
+    result = run(script, *CHECKS[script], cwd=tmp_path, debug=True, target=target_name)
     assert result.returncode == 0, result.stderr
     assert result.stdout

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from conformance.upload import uploaded_arguments
+from on_target import device_of, emulate
 
 import tack
 
@@ -46,8 +47,5 @@ def device(target: str) -> tack.Device:
     """The device of a target of the conformance suite."""
     if target == "cpu":
         return tack.device("cpu", num_threads=2)
-    if target == "cuda-emu":
-        from emulated.driver import install
-
-        install()
-    return tack.device(target.removesuffix("-emu"))
+    emulate(target)
+    return tack.device(device_of(target))
