@@ -84,14 +84,17 @@ if TYPE_CHECKING:
     from tack import random as random
     from tack.runtime.graph import Graph
     from tack.runtime.profile import Profile
+    from tack.runtime.sharing import SharedMemory as SharedMemory
 else:
 
     def __getattr__(name):
         """Imports a part that only some programs need, when it is first named."""
-        if name not in ("algorithms", "cache", "math", "random"):
-            raise AttributeError(f"module 'tack' has no attribute {name!r}")
         import importlib
 
+        if name == "SharedMemory":
+            return importlib.import_module("tack.runtime.sharing").SharedMemory
+        if name not in ("algorithms", "cache", "math", "random"):
+            raise AttributeError(f"module 'tack' has no attribute {name!r}")
         return importlib.import_module(f"tack.{name}")
 
 

@@ -22,7 +22,10 @@ _SOURCE = Path(__file__).with_name("libcuda.cpp")
 # Nothing of the C++ library: what this exports is for all to see, and NVRTC would take it for its own.
 _STATIC = ("-static-libstdc++", "-static-libgcc")
 _EXPORTED = "{ global: cu*; emu_*; local: *; };"
-_LIVE = ("memory", "pinned", "streams", "events", "modules", "pools", "graphs", "execs")
+_LIVE = (
+    *("memory", "pinned", "streams", "events", "modules", "pools", "graphs", "execs"),
+    *("physicals", "reserved"),
+)
 
 
 def build() -> Path:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tack.runtime.backend import Backend, Buffer, Number, TextureImage
+    from tack.runtime.sharing import SharedMemory
 
 __all__ = ["Array", "check_dtype", "new_array"]
 
@@ -545,6 +546,20 @@ class Array(ArrayBase):
 
         return dlpack_device(self._backend)
 
+    def share(self) -> SharedMemory:
+        """The array's memory for other processes and for graphics, without a copy.
+
+        On CUDA it is a POSIX file descriptor, of an array made by ``tack.empty(..., shareable=True)``; on
+        Metal the ``MTLBuffer`` of any array. From now on launches on the array are done when they return.
+
+        Raises:
+            RuntimeError: the device, or the array, has no memory that can be shared.
+            ValueError: it is a view that does not begin where the memory does.
+        """
+        from tack.runtime.sharing import share
+
+        return share(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickle, (self.numpy(), self._backend.spec, self._dtype)
 
@@ -554,17 +569,21 @@ class Array(ArrayBase):
             raise ValueError(f"cannot {action} a read-only array; arr.copy() is a writable one")
 
 
-def new_array(backend: Backend, dtype: ElementType, shape: tuple[int, ...]) -> Array:
+def new_array(
+    backend: Backend, dtype: ElementType, shape: tuple[int, ...], *, shareable: bool = False
+) -> Array:
     """A new array with unspecified contents.
 
     Raises:
         TypeError: the device lacks the dtype.
         ValueError: a negative extent, too many dimensions, or more than 2**63 bytes.
         MemoryError: there is not enough memory.
+        RuntimeError: it is to be shareable, and the device has no such memory.
     """
     check_dtype(backend, dtype)
     check_shape(dtype, shape)
-    buffer = backend.allocate_array(dtype.scalar, shape + dtype.components)
+    allocate = backend.allocate_shareable if shareable else backend.allocate_array
+    buffer = allocate(dtype.scalar, shape + dtype.components)
     return Array(backend, buffer, dtype, shape)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tack.runtime.device import Device
     from tack.runtime.graph import Step
     from tack.runtime.learn import Plan
+    from tack.runtime.sharing import SharedMemory
     from tack.runtime.variants import Slot, Variant
 
 __all__ = ["Backend", "Buffer", "Number", "TextureImage"]
@@ -366,6 +367,22 @@ class Backend(ABC):
             BufferError: that cannot be done.
         """
         raise BufferError(f"arrays on {self.label} cannot be exported")
+
+    def allocate_shareable(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        """As `allocate_array`, of memory that `share` takes.
+
+        Raises:
+            RuntimeError: the device has no such memory.
+        """
+        raise RuntimeError(f"{self.label} has no memory that can be shared")
+
+    def share(self, array: Array) -> SharedMemory:
+        """The memory of an array that begins where its buffer does; see `Array.share`.
+
+        Raises:
+            RuntimeError: it cannot be shared.
+        """
+        raise RuntimeError(f"the memory of arrays on {self.label} cannot be shared")
 
     def cuda_array_interface(self, array: Array) -> dict[str, Any] | None:
         """The value of ``array.__cuda_array_interface__``; None if the memory is not CUDA's."""

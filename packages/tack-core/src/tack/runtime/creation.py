@@ -40,19 +40,21 @@ __all__ = [
 _CHUNK = 1 << 16  # elements computed at a time
 
 
-def empty(shape: object, dtype: object = f32, *, device: object = None) -> Array:
+def empty(shape: object, dtype: object = f32, *, device: object = None, shareable: bool = False) -> Array:
     """A new array with unspecified contents.
 
     ``shape`` is an int or a tuple of ints; ``()`` is a 0-d array. ``dtype`` may be a vector or matrix type:
     ``tack.empty(n, tack.vec3)`` has n elements of three components. ``device`` is the default device
-    unless given.
+    unless given. ``shareable=True`` takes memory that `Array.share` can give to others.
 
     Raises:
         TypeError: the shape holds something else than ints, or the device lacks the dtype.
         ValueError: a negative extent, more than 64 dimensions, or more than 2**63 bytes.
         MemoryError: with the size asked and the size free.
+        RuntimeError: ``shareable``, and the device has no such memory.
     """
-    return new_array(resolve_backend(device), as_element_type(dtype), parse_shape(shape))
+    kind = as_element_type(dtype)
+    return new_array(resolve_backend(device), kind, parse_shape(shape), shareable=shareable)
 
 
 def zeros(shape: object, dtype: object = f32, *, device: object = None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from tack.runtime.streams.backend import StreamBackend
 from tack.runtime.streams.queue import stream_handle
 
 if TYPE_CHECKING:
+    from tack.dtypes import DType
     from tack.runtime.array import Array
-    from tack.runtime.backend import TextureImage
+    from tack.runtime.backend import Buffer, TextureImage
     from tack.runtime.gpu.program import Program
+    from tack.runtime.sharing import SharedMemory
 
 __all__ = ["BACKEND", "CudaBackend"]
 
@@ -102,6 +105,16 @@ class CudaBackend(StreamBackend):
         from tack.runtime.cuda import interop
 
         interop.hand_out(array, stream)
+
+    def allocate_shareable(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
+        from tack.runtime.cuda import sharing
+
+        return sharing.shareable_buffer(self.queue, self._pool, dtype.itemsize * math.prod(shape))
+
+    def share(self, array: Array) -> SharedMemory:
+        from tack.runtime.cuda import sharing
+
+        return sharing.share(array, self.features.uuid)
 
     def cuda_array_interface(self, array: Array) -> dict[str, Any] | None:
         from tack.runtime.cuda import interop

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import numpy as np
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceBuffer", "Pool", "memset", "pattern_unit", "pinned_buffer"]
 
+Taken = TypeVar("Taken")
 _SEED: Final = 64 << 10  # bytes of a pattern that the host writes; the device doubles them
 
 
@@ -47,15 +49,20 @@ class Pool:
             self.context.release(self.context.driver.MemPoolDestroy, self.handle)
 
     def allocate(self, queue: Queue, nbytes: int) -> int:
-        """The address of ``nbytes`` of new memory, at least one.
+        """The address of ``nbytes`` of new memory, at least one. Raises as `retried` does."""
+        return self.retried(queue, nbytes, lambda: self._take(queue, nbytes))
+
+    def retried(self, queue: Queue, nbytes: int, take: Callable[[], Taken]) -> Taken:
+        """What ``take`` gives of ``nbytes`` of memory, if need be after the pool has given back what is free.
 
         Raises:
             MemoryError: with the size asked and the size free.
+            RuntimeError: it failed for another reason.
         """
         with queue.entered():
             for attempt in range(2):
                 try:
-                    return self._take(queue, nbytes)
+                    return take()
                 except DriverError as error:
                     if error.code != queue.driver.out_of_memory:
                         raise RuntimeError(f"{queue.label} cannot allocate memory: {error}") from error
