@@ -21,10 +21,10 @@ def emulate(target: str) -> None:
     Raises:
         RuntimeError: something that the emulation needs is not installed.
     """
-    if target == "cuda-emu":
+    if target in ("cuda-emu", "hip-emu"):
         from emulated.driver import install
 
-        install()
+        install(DEVICES[target])
     elif target in DEVICES:
         raise RuntimeError("there is no emulation in this version")
 

@@ -623,7 +623,7 @@ def test_kernel_in_a_spawned_process(tmp_path: Path) -> None:
 def test_fork_after_a_launch() -> None:
     assert _worker(scale, 1.0) == [11.0] * 3
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        if tack.default_device().name == "cuda":  # whose driver does not work in a forked child
+        if tack.default_device().name in ("cuda", "hip"):  # whose driver does not work in a forked child
             with pytest.raises(RuntimeError, match=r"when this process was forked.*spawn"):
                 pool.apply_async(_worker, (scale, 2.0)).get(timeout=60)
             return

@@ -1,7 +1,8 @@
-"""Compiles generated CUDA C to a shared object that runs it on the CPU.
+"""Compiles generated CUDA C and HIP C to a shared object that runs it on the CPU.
 
 The object exports ``emulate_<entry>(void **parameters, const unsigned grid[3], const unsigned block[3])``
-for each entry: ``parameters`` are the addresses of the kernel's, as ``cuLaunchKernel`` takes them.
+for each entry: ``parameters`` are the addresses of the kernel's, as ``cuLaunchKernel`` and
+``hipModuleLaunchKernel`` take them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,12 @@ CHECKED = (
 )
 
 
-def compile(text: str, entry_names: Sequence[str], options: Sequence[str] = OPTIONS) -> bytes:
+def compile(
+    text: str, entry_names: Sequence[str], options: Sequence[str] = OPTIONS, wavefront: int | None = None
+) -> bytes:
     """The shared object for a translation unit. Objects are kept, by their contents, in a store.
+
+    ``wavefront`` is how many lanes of an AMD GPU run in step; None: it is CUDA's.
 
     Raises:
         RuntimeError: the compiler refuses the text; the message is its own.
@@ -45,12 +50,12 @@ def compile(text: str, entry_names: Sequence[str], options: Sequence[str] = OPTI
     meeting = int("__syncthreads" in text)
     entries = "".join(f"\nTACK_EMULATE({name}, {meeting})" for name in entry_names)
     unit = f'{_header()}\n#line 1 "kernel.cu"\n{text}{entries}\n'
-    key = hashlib.sha256("\0".join((unit, _runtime().name, *options)).encode()).hexdigest()
+    key = hashlib.sha256("\0".join((unit, _runtime(wavefront).name, *options)).encode()).hexdigest()
     kept = store() / key[:2] / f"{key}.so"
     try:
         return kept.read_bytes()
     except FileNotFoundError:
-        found = _build(unit, options)
+        found = _build(unit, options, wavefront)
         kept.parent.mkdir(parents=True, exist_ok=True)
         _write(kept, found)
         return found
@@ -64,7 +69,7 @@ def store() -> Path:
 
 @functools.cache
 def _header() -> str:
-    return (HERE / "cuda.h").read_text()
+    return (HERE / "device.h").read_text()
 
 
 def _run(command: Sequence[str], text: str | None = None) -> None:
@@ -73,27 +78,28 @@ def _run(command: Sequence[str], text: str | None = None) -> None:
         raise RuntimeError(f"{command[0]}: {done.stderr}")
 
 
-def _build(unit: str, options: Sequence[str]) -> bytes:
+def _build(unit: str, options: Sequence[str], wavefront: int | None) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         part, whole = f"{folder}/kernel.o", f"{folder}/kernel.so"
         _run([COMPILER, *options, "-x", "c++", "-c", "-", "-o", part], unit)
         # The linker itself: the compiler's way to it takes five times as long, and links what is not used.
-        _run(["ld", "-shared", part, str(_runtime()), "-l:libm.so.6", "-o", whole])
+        _run(["ld", "-shared", part, str(_runtime(wavefront)), "-l:libm.so.6", "-o", whole])
         return Path(whole).read_bytes()
 
 
 @functools.cache
-def _runtime() -> Path:
+def _runtime(wavefront: int | None) -> Path:
     """The object file of runtime.c."""
     source = (HERE / "runtime.c").read_bytes()
-    kept = store() / f"runtime-{hashlib.sha256(source).hexdigest()[:16]}.o"
+    defined = [f"-DWARP={wavefront or 32}", f"-DALL_MEET={int(wavefront is None)}"]
+    digest = hashlib.sha256(source + repr(defined).encode()).hexdigest()[:16]
+    kept = store() / f"runtime-{digest}.o"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "runtime.o"
-            _run(
-                ["gcc", "-O2", "-fPIC", "-fvisibility=hidden", "-c", str(HERE / "runtime.c"), "-o", str(made)]
-            )
+            flags = ["-O2", "-fPIC", "-fvisibility=hidden", *defined]
+            _run(["gcc", *flags, "-c", str(HERE / "runtime.c"), "-o", str(made)])
             _write(kept, made.read_bytes())
     return kept
 

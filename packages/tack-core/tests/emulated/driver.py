@@ -1,4 +1,4 @@
-"""The emulated CUDA driver: building it, putting it in the place of NVIDIA's, and steering it."""
+"""The emulated drivers: building them, putting them in the place of the vendors', and steering them."""
 
 from __future__ import annotations
 
@@ -14,52 +14,75 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Driver", "build", "compile_image", "install"]
+__all__ = ["APIS", "Api", "Driver", "build", "install"]
 
-_SOURCE = Path(__file__).with_name("libcuda.cpp")
+_SOURCES = Path(__file__).with_name("drivers")
 # Nothing of the C++ library: what this exports is for all to see, and NVRTC would take it for its own.
 _STATIC = ("-static-libstdc++", "-static-libgcc")
-_EXPORTED = "{ global: cu*; emu_*; local: *; };"
+_FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread")
 _LIVE = (
-    *("memory", "pinned", "streams", "events", "modules", "pools", "graphs", "execs"),
+    *("memory", "pinned", "streams", "events", "modules", "pools", "graphs", "execs", "arrays", "textures"),
     *("physicals", "reserved"),
 )
 
 
-def build() -> Path:
+class Api(NamedTuple):
+    """One of the two that are emulated.
+
+    ``package`` is the Python one that loads ``library``, ``prefix`` that of the functions, and
+    ``architecture`` and ``version`` what devices are at first: gfx1030 has 32 lanes in a wavefront and texture
+    units, gfx90a, which ``TACK_TEST_GFX`` may name, 64 and none.
+    """
+
+    name: str
+    library: str
+    prefix: str
+    package: str
+    architecture: str
+    version: int
+
+
+APIS = {
+    "cuda": Api("cuda", "libcuda.so.1", "cu", "cuda", "90", 13000),
+    "hip": Api("hip", "libamdhip64.so", "hip", "hip", os.environ.get("TACK_TEST_GFX", "gfx1030"), 60_300_000),
+}
+
+
+def build(api: Api) -> Path:
     """The compiled driver, which is kept beside the compiled kernels."""
     from emulated import compiler
 
-    digest = hashlib.sha256(_SOURCE.read_bytes() + repr((_STATIC, _EXPORTED)).encode()).hexdigest()[:16]
-    library = compiler.store() / f"driver-{digest}" / "libcuda.so.1"
+    exported = f"{{ global: {api.prefix}*; emu_*; local: *; }};"
+    digest = hashlib.sha256(repr((_FLAGS, _STATIC, exported)).encode())
+    for source in sorted(_SOURCES.iterdir()):
+        digest.update(source.read_bytes())
+    library = compiler.store() / f"{api.name}-{digest.hexdigest()[:16]}" / "lib" / api.library
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(dir=library.parent)
         os.close(handle)
-        flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
-        command = [
-            "g++",
-            *flags,
-            "-Wl,-soname,libcuda.so.1",
-            "-Wl,--version-script=/dev/stdin",
-            "-o",
-            made,
-            *_STATIC,
-        ]
-        subprocess.run([*command, str(_SOURCE), "-ldl"], check=True, text=True, input=_EXPORTED)
+        names = [f"-Wl,-soname,{api.library}", "-Wl,--version-script=/dev/stdin", "-o", made]
+        command = ["g++", *_FLAGS, *names, *_STATIC, str(_SOURCES / f"{api.name}.cpp"), "-ldl"]
+        subprocess.run(command, check=True, text=True, input=exported)
         os.replace(made, library)
     return library
 
 
 class Driver:
-    """What tests ask of the emulated driver."""
+    """What tests ask of an emulated driver."""
 
-    def __init__(self, library: Path) -> None:
-        # Once it is loaded, whoever asks for libcuda.so.1 gets it.
+    def __init__(self, api: Api, tacks: Any) -> None:
+        """``tacks`` is Tack's `tack.runtime.streams.driver.Driver`."""
+        library = build(api)
+        # Once it is loaded, whoever asks for libcuda.so.1 gets it; hip-python looks here first.
+        os.environ["ROCM_PATH"] = str(library.parent.parent)
+        self.api = api
+        self._tacks = tacks
         self._library = ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
         self._library.emu_calls.restype = self._library.emu_live.restype = ctypes.c_long
+        self.version(api.architecture, api.version)
 
     def devices(self, count: int) -> None:
         """How many devices `cuInit` finds from now on."""
@@ -77,9 +100,9 @@ class Driver:
         """Whether devices that start from now on allocate in stream order."""
         self._library.emu_pools(int(on))
 
-    def version(self, arch: int, driver: int) -> None:
+    def version(self, architecture: str, driver: int) -> None:
         """The architecture and the version that devices started from now on see."""
-        self._library.emu_version(arch, driver)
+        self._library.emu_version(architecture.encode(), driver)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -105,9 +128,7 @@ class Driver:
         """Takes back planned and kept failures."""
         self._library.emu_forget_faults()
         self._library.emu_heal()
-        from tack.runtime.cuda.driver import DRIVER
-
-        for context in DRIVER.contexts.values():
+        for context in self._tacks.contexts.values():
             context.failure = None
             context.stopped.value = 0
 
@@ -125,31 +146,55 @@ class Driver:
 
 
 @functools.cache
-def install() -> Driver:
-    """The emulated driver in the place of NVIDIA's, for this process, and a compiler that it understands.
+def install(name: str = "cuda") -> Driver:
+    """An emulated driver in the place of the vendor's, for this process, and a compiler that it understands.
 
     Raises:
         RuntimeError: something that this needs is not installed, or a driver is loaded already.
     """
-    from tack.runtime.cuda import nvrtc
-    from tack.runtime.cuda.driver import DRIVER
-
-    if DRIVER.module is not None:
-        raise RuntimeError("another CUDA driver is in use in this process")
+    api = APIS[name]
+    tacks, compiler = _install_cuda() if name == "cuda" else _install_hip()
+    if tacks.module is not None:
+        raise RuntimeError(f"another {tacks.api} driver is in use in this process")
     for needed in ("g++", "ld"):
         if shutil.which(needed) is None:
             raise RuntimeError(f"the emulation needs {needed}")
-    if importlib.util.find_spec("cuda") is None:
-        raise RuntimeError("the emulation needs the package cuda-bindings")
-    found = Driver(build())
-    replaced: Any = nvrtc
-    replaced.find = lambda: nvrtc.Library("", "emulated")
-    replaced.compile_cubin = compile_image
+    if importlib.util.find_spec(api.package) is None:
+        raise RuntimeError(f"the emulation needs the package {api.package}")
+    found = Driver(api, tacks)
+    compiler()
     return found
 
 
-def compile_image(text: str, name: str, arch: int, options: Sequence[str] = ()) -> bytes:
-    """What `tack.runtime.cuda.nvrtc.compile_cubin` is here: an image that the emulated driver loads."""
+def _install_cuda() -> tuple[Any, Any]:
+    from tack.runtime.cuda import nvrtc
+    from tack.runtime.cuda.driver import DRIVER
+
+    def replace() -> None:
+        replaced: Any = nvrtc
+        replaced.find = lambda: nvrtc.Library("", "emulated")
+        replaced.compile_cubin = lambda text, name, arch, options=(): compile_image(text)
+
+    return DRIVER, replace
+
+
+def _install_hip() -> tuple[Any, Any]:
+    from tack.runtime.hip import hiprtc
+    from tack.runtime.hip.driver import DRIVER
+
+    def compile_code(text: str, name: str, arch: str, options: Sequence[str] = ()) -> bytes:
+        return compile_image(text, 64 if arch.startswith("gfx9") else 32)
+
+    def replace() -> None:
+        replaced: Any = hiprtc
+        replaced.version = lambda: (6, 3)
+        replaced.compile_code = compile_code
+
+    return DRIVER, replace
+
+
+def compile_image(text: str, wavefront: int | None = None) -> bytes:
+    """What compiles here: an image that the emulated driver loads."""
     from emulated import compiler
 
     entries = re.findall(r'extern "C" __global__ void (?:__\w+\([^)]*\) )?(\w+)\(([^)]*)\)', text)
@@ -159,4 +204,4 @@ def compile_image(text: str, name: str, arch: int, options: Sequence[str] = ()) 
         f"\nunsigned emulate_{entry}_params = {len(params.split(',')) if params else 0};"
         for entry, params in entries
     )
-    return compiler.compile(text + counts, [entry for entry, _ in entries])
+    return compiler.compile(text + counts, [entry for entry, _ in entries], wavefront=wavefront)

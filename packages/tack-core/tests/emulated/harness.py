@@ -1,4 +1,4 @@
-"""Runs a typed kernel's CUDA C on the CPU, as the runtime does on a device, without the runtime."""
+"""Runs a typed kernel's CUDA C or HIP C on the CPU, as the runtime does on a device, without the runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from emulated import compiler
-from tack.codegen.c import CUDA, Source, generate
+from tack.codegen.c import CUDA, HIP, Source, generate
 from tack.ir import nodes as ir
 from tack.ir.parser import parse
 from tack.ir.traversal import walk_statements
@@ -34,13 +34,19 @@ class Emulated:
     """A compiled kernel; a call runs it and gives its result. It is used as `codegen.harness.Compiled` is."""
 
     def __init__(
-        self, kernel: ir.Kernel | str, *, disjoint: bool = False, options: Sequence[str] = compiler.OPTIONS
+        self,
+        kernel: ir.Kernel | str,
+        *,
+        disjoint: bool = False,
+        options: Sequence[str] = compiler.OPTIONS,
+        wavefront: int | None = None,
     ) -> None:
+        """``wavefront``: HIP C, and how many lanes run in step; None: CUDA C."""
         self.kernel = parse(kernel) if isinstance(kernel, str) else kernel
-        self.source = generate(self.kernel, CUDA, disjoint=disjoint)
+        self.source = generate(self.kernel, HIP if wavefront else CUDA, disjoint=disjoint)
         entries = [self.source.entry, *([self.source.result] if self.source.result else [])]
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
-            file.write(compiler.compile(self.source.text, entries, options))
+            file.write(compiler.compile(self.source.text, entries, options, wavefront))
             file.flush()
             library = ctypes.CDLL(file.name)
         self.entry, *self.result = [getattr(library, f"emulate_{name}") for name in entries]

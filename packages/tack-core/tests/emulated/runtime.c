@@ -9,7 +9,9 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { MAX_LANES = 256, WARP = 32, STACK = 1 << 20 };
+// WARP lanes run in step. With ALL_MEET, as on NVIDIA's GPUs, a shuffle needs all of them; otherwise, as on AMD's, it
+// is among those that are there, and the others' values are anything.
+enum { MAX_LANES = 256, STACK = 1 << 20 };
 
 typedef void thread(void **parameters);
 
@@ -27,6 +29,7 @@ struct lane {
     int started;
     int turn;  // which of the two words the next shuffle uses
     unsigned long long words[2];
+    unsigned long meeting; // at which shuffle it was last
 };
 
 static struct lane lanes[MAX_LANES];
@@ -68,13 +71,16 @@ static void wait_at(enum state state) {
 
 void tack_barrier(void) { wait_at(AT_BARRIER); }
 
-unsigned long long tack_shuffle_down(unsigned long long value, unsigned distance) {
+unsigned long long tack_shuffle_down(unsigned long long value, unsigned distance, unsigned width) {
     unsigned self = current;
     int turn = lanes[self].turn;
     lanes[self].turn = !turn;
     lanes[self].words[turn] = value;
     wait_at(AT_SHUFFLE);
-    return self % WARP + distance < WARP ? lanes[self + distance].words[turn] : value;
+    if (self % width + distance >= width)
+        return value;
+    const struct lane *other = &lanes[self + distance];
+    return other->meeting == lanes[self].meeting ? other->words[turn] : 0xDEADBEEFDEADBEEF;
 }
 
 // Lets lanes [first, end) go on if all of them are at the same kind of meeting; says whether it did.
@@ -85,6 +91,21 @@ static int release(unsigned first, unsigned end, enum state state) {
     for (unsigned k = first; k < end; ++k)
         lanes[k].state = READY;
     return 1;
+}
+
+// The same for a shuffle of a warp.
+static int shuffle(unsigned first, unsigned end) {
+    static unsigned long meetings;
+    int found = 0;
+    if (ALL_MEET && !release(first, end, AT_SHUFFLE))
+        return 0;
+    ++meetings;
+    for (unsigned k = first; k < end; ++k)
+        if (ALL_MEET || lanes[k].state == AT_SHUFFLE) {
+            lanes[k].state = READY, lanes[k].meeting = meetings;
+            found = 1;
+        }
+    return found;
 }
 
 static void run_fibers(void) {
@@ -103,9 +124,9 @@ static void run_fibers(void) {
             return;
         int moved = release(0, count, AT_BARRIER);
         for (unsigned warp = 0; warp < count; warp += WARP)
-            moved |= release(warp, warp + WARP < count ? warp + WARP : count, AT_SHUFFLE);
+            moved |= shuffle(warp, warp + WARP < count ? warp + WARP : count);
         if (!moved) {
-            fprintf(stderr, "emulated CUDA: not all threads of a block, or of a warp, meet\n");
+            fprintf(stderr, "emulation: not all threads of a block, or of a warp, meet\n");
             abort();
         }
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tack.codegen.c.cuda import CUDA
+from tack.codegen.c.hip import HIP
 from tack.codegen.c.module import generate
 from tack.codegen.c.source import Geometry, Source
 
-__all__ = ["CUDA", "Geometry", "Source", "generate"]
+__all__ = ["CUDA", "HIP", "Geometry", "Source", "generate"]

@@ -53,7 +53,7 @@ class Cuda(Dialect):
     rolled = "#pragma unroll 1"
     atomic_dtypes = ("i32", "u32", "i64", "u64", "f32", "f64")
     # Approximate division and square roots, and denormals as zeros; infinities and NaN stay what they are.
-    fast_options = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false")
+    fast_options: tuple[str, ...] = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false")
     reserved = frozenset(_KEYWORDS.split())
 
     def bounds(self, threads: int) -> str:

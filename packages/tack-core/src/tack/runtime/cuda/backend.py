@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tack.runtime.sharing import SharedMemory
 
 __all__ = ["BACKEND", "CudaBackend"]
+
+_LEGACY: Final = 1  # the legacy default stream, as DLPack numbers it
 
 
 @final
@@ -48,7 +51,7 @@ class CudaBackend(StreamBackend):
         context = context_for(ordinal, None if stream is None else _context_of(stream))
         self.features = driver.features(context.device)
         self.start(context, self.features.pools, stream)
-        self.dlpack_stream = self.queue.address or 1  # 1: the legacy default stream
+        self.dlpack_stream = self.queue.address or _LEGACY
 
     @classmethod
     def device_count(cls) -> int:
@@ -102,9 +105,13 @@ class CudaBackend(StreamBackend):
     # Other libraries.
 
     def hand_out(self, array: Array, stream: Any) -> None:
-        from tack.runtime.cuda import interop
-
-        interop.hand_out(array, stream)
+        """See `Backend.hand_out`. None or 1 is the legacy default stream, 2 that of each thread, and -1 needs
+        no order."""
+        handle = _LEGACY if stream is None else stream
+        if isinstance(handle, bool) or not hasattr(handle, "__index__") or operator.index(handle) in (0, -2):
+            raise BufferError(f"stream={stream!r} is no CUDA stream; DLPack takes None, -1, 1, 2 or a handle")
+        number = operator.index(handle)
+        self.lend(array, None if number == -1 else number)
 
     def allocate_shareable(self, dtype: DType, shape: tuple[int, ...]) -> Buffer:
         from tack.runtime.cuda import sharing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,49 +13,21 @@ from tack.runtime.dispatch import default_backend, device
 
 if TYPE_CHECKING:
     from tack.runtime.backend import Backend
-    from tack.runtime.streams.buffer import DeviceBuffer
 
-__all__ = ["backend_of", "export_interface", "hand_out", "import_interface"]
-
-# Streams as DLPack and the interface number them: these two are the same in every context.
-_LEGACY, _PER_THREAD = 1, 2
-
-
-def hand_out(array: Array, stream: Any) -> None:
-    """Lets others use the array's memory: on ``stream`` after what is queued by now.
-
-    From now on launches that use it are done when they return. ``stream`` is as in DLPack: None or 1 is
-    the legacy default stream, 2 that of each thread, a larger number a handle, and -1 needs no order.
-
-    Raises:
-        BufferError: it is none of these.
-    """
-    handle = _LEGACY if stream is None else stream
-    if isinstance(handle, bool) or not hasattr(handle, "__index__") or operator.index(handle) in (0, -2):
-        raise BufferError(f"stream={stream!r} is no CUDA stream; DLPack takes None, -1, 1, 2 or a handle")
-    number = operator.index(handle)
-    buffer: Any = array._buffer
-    if number != -1 and number != buffer.queue.address:
-        buffer.queue.lead(number)
-    _mark(buffer)
-
-
-def _mark(buffer: DeviceBuffer) -> None:
-    assert buffer.foreign is not None
-    buffer.foreign[0] = 1
+__all__ = ["backend_of", "export_interface", "import_interface"]
 
 
 def export_interface(array: Array) -> dict[str, Any]:
     """The value of ``array.__cuda_array_interface__``, version 3."""
-    buffer: Any = array._buffer
-    _mark(buffer)
+    backend: Any = array._backend
+    backend.lend(array, None)
     return {
         "version": 3,
         "shape": array.host_shape,
         "typestr": array.scalar.numpy.str,
         "data": (array.address if array.nbytes else 0, not array.writable),
         "strides": None,
-        "stream": buffer.queue.address or _LEGACY,
+        "stream": backend.dlpack_stream,
     }
 
 

@@ -75,6 +75,18 @@ class StreamBackend(GpuBackend):
             block = self._scratch.block = pinned_buffer(self.queue, self._pool, max(nbytes, _SCRATCH))
         return Array(self, block, dtype, (count,))
 
+    # Other libraries.
+
+    def lend(self, array: Array, stream: int | None) -> None:
+        """Lets others use an array's memory: on a stream of theirs after what is queued by now.
+
+        From now on launches that use it are done when they return. None: they need no order.
+        """
+        buffer: Any = array._buffer
+        if stream is not None and stream != buffer.queue.address:
+            buffer.queue.lead(stream)
+        buffer.foreign[0] = 1
+
     # Launches.
 
     def join(self, arrays: Iterable[Array]) -> set[Queue]:

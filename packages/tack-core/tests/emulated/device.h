@@ -1,4 +1,4 @@
-// What of CUDA C the generated code uses, as C++. Blocks run one after the other, and so do the threads of a
+// What of CUDA C and HIP C the generated code uses, as C++. Blocks run one after the other, and so do the threads of a
 // block, as runtime.c has it. There are no includes and few templates, because thousands of kernels are
 // compiled with this in front.
 
@@ -122,12 +122,25 @@ TACK_ATOMIC(int, Add, (int)((unsigned)old + value)) TACK_ATOMIC(unsigned, Add, o
 TACK_ATOMIC(tack_u64, Add, old + value) TACK_ATOMIC(float, Add, old + value)
 TACK_ATOMIC(double, Add, old + value)
 
+// HIP's are the compiler's own, for any type.
+#define __HIP_MEMORY_SCOPE_AGENT 4
+#define TACK_HIP_ATOMIC(name, other)                                         \
+    template <class T, class V> static inline T __hip_atomic_##name(T *address, V value, int, int) { \
+        return atomic##other(address, (T)value);                             \
+    }
+
+TACK_HIP_ATOMIC(exchange, Exch) TACK_HIP_ATOMIC(fetch_add, Add) TACK_HIP_ATOMIC(fetch_and, And)
+TACK_HIP_ATOMIC(fetch_or, Or) TACK_HIP_ATOMIC(fetch_xor, Xor) TACK_HIP_ATOMIC(fetch_min, Min)
+TACK_HIP_ATOMIC(fetch_max, Max)
+
 // --- textures: a handle is the address of this ---
 
 struct tack_texture {
     const float *texels;
     unsigned width, height, depth;
 };
+
+typedef tack_u64 hipTextureObject_t;
 
 template <class T> static inline T tex3D(tack_u64 handle, T x, T y, T z) {
     const tack_texture *t = (const tack_texture *)handle;
@@ -156,16 +169,20 @@ template <class T> static inline T tex3D(tack_u64 handle, T x, T y, T z) {
 // --- barriers and shuffles ---
 
 extern "C" void tack_barrier(void);
-extern "C" tack_u64 tack_shuffle_down(tack_u64 value, unsigned distance);
+extern "C" tack_u64 tack_shuffle_down(tack_u64 value, unsigned distance, unsigned width);
 static inline void __threadfence() {}
 static inline void __syncthreads() { tack_barrier(); }
 
-template <class T> static inline T __shfl_down_sync(unsigned, T value, unsigned distance) {
+template <class T> static inline T __shfl_down(T value, unsigned distance, unsigned width) {
     tack_u64 word = 0;
     __builtin_memcpy(&word, &value, sizeof value);
-    word = tack_shuffle_down(word, distance);
+    word = tack_shuffle_down(word, distance, width);
     __builtin_memcpy(&value, &word, sizeof value);
     return value;
+}
+
+template <class T> static inline T __shfl_down_sync(unsigned, T value, unsigned distance) {
+    return __shfl_down(value, distance, 32);
 }
 
 // --- launches ---

@@ -1,0 +1,1 @@
+"""AMD GPUs: compiling with hipRTC, and memory and launches through HIP."""

@@ -1,0 +1,117 @@
+"""Volumes in the form that texture units sample."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tack.runtime.cpu.memory import format_size
+from tack.runtime.hip.driver import DRIVER
+from tack.runtime.streams.driver import DriverError
+
+if TYPE_CHECKING:
+    from tack.runtime.array import Array
+    from tack.runtime.streams.queue import Queue
+
+__all__ = ["HipTextureImage"]
+
+# hip-python has no access to some members of these structures.
+_FLOAT: Final = 0x20  # HIP_AD_FORMAT_FLOAT
+_CLAMP, _LINEAR, _ARRAY = 1, 1, 0
+
+
+class _Layout(ctypes.Structure):  # HIP_ARRAY3D_DESCRIPTOR
+    _fields_: ClassVar = [
+        *((name, ctypes.c_size_t) for name in ("width", "height", "depth")),
+        *((name, ctypes.c_uint) for name in ("format", "channels", "flags")),
+    ]
+
+
+class _Resource(ctypes.Structure):  # HIP_RESOURCE_DESC of an array
+    _fields_: ClassVar = [
+        ("kind", ctypes.c_int),
+        ("array", ctypes.c_void_p),
+        ("rest", ctypes.c_uint8 * 120),
+        ("flags", ctypes.c_uint),
+    ]
+
+
+class _Sampler(ctypes.Structure):  # HIP_TEXTURE_DESC
+    _fields_: ClassVar = [
+        ("address", ctypes.c_int * 3),
+        ("filter", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("rest", ctypes.c_uint8 * 84),
+    ]
+
+
+class _Place(ctypes.Structure):
+    _fields_: ClassVar = [
+        *((name, ctypes.c_size_t) for name in ("x", "y", "z", "lod")),
+        ("kind", ctypes.c_int),
+        *((name, ctypes.c_void_p) for name in ("host", "device", "array")),
+        *((name, ctypes.c_size_t) for name in ("pitch", "height")),
+    ]
+
+
+class _Copy(ctypes.Structure):  # HIP_MEMCPY3D
+    _fields_: ClassVar = [
+        *((name, _Place) for name in ("source", "target")),
+        *((name, ctypes.c_size_t) for name in ("width", "height", "depth")),
+    ]
+
+
+class HipTextureImage:
+    """A copy of an f32 volume in a HIP array, and the texture object through which kernels sample it.
+
+    Attributes:
+        handle: of the texture object, as kernels take it.
+    """
+
+    __slots__ = ("_memory", "_queue", "_shape", "_texture", "handle")
+
+    def __init__(self, queue: Queue, shape: tuple[int, int, int]) -> None:
+        """Room for (W, H, D) texels.
+
+        Raises:
+            MemoryError: there is not enough memory.
+        """
+        self._queue = queue
+        self._shape = shape
+        layout = _Layout(*shape, _FLOAT, 1, 0)
+        with queue.entered():
+            try:
+                self._memory = queue.check(DRIVER.Array3DCreate(ctypes.addressof(layout)))
+            except DriverError as error:
+                if error.code != DRIVER.out_of_memory:
+                    raise
+                nbytes = 4 * shape[0] * shape[1] * shape[2]
+                raise MemoryError(
+                    f"cannot allocate a texture of {format_size(nbytes)} on {queue.label}"
+                ) from error
+            resource = _Resource(kind=_ARRAY, array=int(self._memory))
+            sampler = _Sampler((_CLAMP, _CLAMP, _CLAMP), _LINEAR)  # coordinates in texels
+            self._texture = queue.check(
+                DRIVER.TexObjectCreate(ctypes.addressof(resource), ctypes.addressof(sampler), None)
+            )
+        self.handle = int(self._texture)
+
+    def __del__(self) -> None:
+        queue = self._queue
+        if queue.context.stopped.value:
+            return
+        for name, destroy in (("_texture", DRIVER.TexObjectDestroy), ("_memory", DRIVER.ArrayDestroy)):
+            if hasattr(self, name):
+                queue.retire(functools.partial(queue.context.release, destroy, getattr(self, name)))
+
+    def update(self, array: Array) -> None:
+        """Queues a copy of ``array``, which has as many elements."""
+        width, height, depth = self._shape
+        kinds = DRIVER.module.hipMemoryType
+        copy = _Copy(width=4 * width, height=height, depth=depth)
+        copy.source.kind, copy.source.device = int(kinds.hipMemoryTypeDevice), array.address
+        copy.source.pitch, copy.source.height = 4 * width, height
+        copy.target.kind, copy.target.array = int(kinds.hipMemoryTypeArray), int(self._memory)
+        with self._queue.entered():
+            self._queue.check(DRIVER.DrvMemcpy3DAsync(ctypes.addressof(copy), self._queue.stream))
