@@ -471,7 +471,7 @@ def test_unaligned_arrays() -> None:
     assert not x.flags.aligned
     source = "@tack.kernel\ndef kernel(x):\n    for i in range(x.shape[0]):\n        x[i] = x[i] + i\n"
     if tack.default_device()._backend.requires_alignment:
-        with pytest.raises(ValueError, match="is not a multiple of 8, the size of f64, as (CUDA|HIP) needs"):
+        with pytest.raises(ValueError, match=r"not a multiple of 8, the size of f64, as (CUDA|HIP) needs"):
             run(source, x)
         assert not x.any()
         return

@@ -350,10 +350,10 @@ def test_arrays_are_no_values(rejects: Rejects) -> None:
 TARGET_RUNS = {
     "unknown target": (["--target", "nonsense"], {}, 4, "nonsense"),
     "unknown required target": ([], {"TACK_REQUIRE_TARGETS": "nonsense"}, 4, "nonsense"),
-    "missing target": (["--target", "hip-emu"], {}, 0, "skipped"),
+    "missing target": (["--target", "hip-emu"], {"PATH": "nowhere"}, 0, "skipped"),  # without a compiler
     "missing but required": (
         ["--target", "hip-emu"],
-        {"TACK_REQUIRE_TARGETS": "cpu,hip-emu"},
+        {"PATH": "nowhere", "TACK_REQUIRE_TARGETS": "cpu,hip-emu"},
         1,
         "TACK_REQUIRE_TARGETS",
     ),

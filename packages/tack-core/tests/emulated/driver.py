@@ -32,8 +32,8 @@ class Api(NamedTuple):
     """One of the two that are emulated.
 
     ``package`` is the Python one that loads ``library``, ``prefix`` that of the functions, and
-    ``architecture`` and ``version`` what devices are at first: gfx1030 has 32 lanes in a wavefront and texture
-    units, gfx90a, which ``TACK_TEST_GFX`` may name, 64 and none.
+    ``architecture`` and ``version`` what devices are at first: gfx1030 has 32 lanes in a wavefront and
+    texture units, gfx90a, which ``TACK_TEST_GFX`` may name, 64 and none.
     """
 
     name: str

@@ -42,7 +42,14 @@ class HipDriver(Driver):
 
     def describe_error(self, code: int) -> tuple[str, str]:
         error = self.module.hipError_t(code)
-        return error.name, _text(self.GetErrorString(error))
+        found = self.GetErrorString(error)
+        return error.name, _text(found[-1] if isinstance(found, tuple) else found)
+
+    def MemsetD32Async(self, address: int, number: int, count: int, stream: Any) -> tuple[Any, ...]:
+        """The function, whose number has a sign."""
+        signed = number - (1 << 32) if number >> 31 else number
+        result: tuple[Any, ...] = self.module.hipMemsetD32Async(address, signed, count, stream)
+        return result
 
     def stream_at(self, address: int) -> Any:
         return self.module.ihipStream_t(address)

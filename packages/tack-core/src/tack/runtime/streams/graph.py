@@ -140,9 +140,12 @@ class _Executable:
                 try:
                     for work in works:
                         work.record(driver, stream)
-                finally:
-                    ended = driver.StreamEndCapture(stream)
-                recorded = queue.check(ended)
+                except BaseException:
+                    error, recorded = driver.StreamEndCapture(stream)
+                    if not error:
+                        driver.GraphDestroy(recorded)
+                    raise
+                recorded = queue.check(driver.StreamEndCapture(stream))
                 instantiated = driver.GraphInstantiate(recorded, 0)
                 driver.GraphDestroy(recorded)
                 self._handle = queue.check(instantiated)

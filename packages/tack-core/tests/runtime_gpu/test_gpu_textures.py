@@ -11,6 +11,8 @@ from emulated.driver import Driver
 
 import tack
 
+from .conftest import Api
+
 
 @tack.kernel
 def middle(tex: Any, out: Any) -> None:
@@ -50,6 +52,7 @@ def test_updates_are_in_order_with_launches() -> None:
 
 def test_a_texture_dropped_with_launches_in_flight(emulated: Driver) -> None:
     gc.collect()
+    tack.sync()
     before = emulated.live("arrays"), emulated.live("textures")
     out = tack.zeros(8)
     for k in range(8):
@@ -63,9 +66,9 @@ def test_a_texture_dropped_with_launches_in_flight(emulated: Driver) -> None:
     assert (emulated.live("arrays"), emulated.live("textures")) == before
 
 
-def test_no_memory_for_an_image(emulated: Driver) -> None:
-    emulated.fail("cuArray3DCreate", 2)
-    with pytest.raises(MemoryError, match="cannot allocate a texture of 256 bytes on CUDA"):
+def test_no_memory_for_an_image(emulated: Driver, api: Api) -> None:
+    emulated.fail(api.function("Array3DCreate"), 2)
+    with pytest.raises(MemoryError, match=f"cannot allocate a texture of 256 bytes on {api.label}"):
         tack.Texture3D(np.zeros((4, 4, 4), np.float32))
     out = tack.zeros(1)
     middle(tack.Texture3D(np.ones((4, 4, 4), np.float32)), out)
