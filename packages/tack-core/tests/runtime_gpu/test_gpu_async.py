@@ -290,10 +290,11 @@ def test_a_failure_surfaces_at_the_next_wait(emulated: Driver, dispatch: str, ap
 def test_a_failure_names_the_kernels_since_the_last_wait(emulated: Driver, api: Api) -> None:
     x = tack.zeros(10, tack.i32)
     last(x)  # which waits
-    affine(x, x, 1, 1)
-    count(x, 10)
-    emulated.fail("run", ILLEGAL_ADDRESS)
-    affine(x, x, 1, 1)
+    with emulated.held():
+        affine(x, x, 1, 1)
+        count(x, 10)
+        emulated.fail("run", ILLEGAL_ADDRESS)
+        affine(x, x, 1, 1)
     with pytest.raises(
         RuntimeError, match=f"One of the kernels 'count', 'affine' failed.*{api.driver.blocking}"
     ):
