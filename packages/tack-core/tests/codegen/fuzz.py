@@ -70,6 +70,8 @@ TARGETS = {
     "cpu": Compiled,
     "cuda": Emulated,
     "cuda-checked": functools.partial(Emulated, options=compiler.CHECKED),
+    "hip": functools.partial(Emulated, wavefront=32),
+    "hip-64": functools.partial(Emulated, wavefront=64),
 }
 
 

@@ -211,6 +211,6 @@ def test_unproven_participation_is_refused() -> None:
         generate(kernel("if x[%i] {\nbarrier\n}"))
 
 
-@pytest.mark.parametrize("target", ["cpu", "cuda", "cuda-checked"])
+@pytest.mark.parametrize("target", ["cpu", "cuda", "cuda-checked", "hip", "hip-64"])
 def test_generated_kernels(target: str) -> None:
     assert "kernels agree" in run_program("-m", "codegen.fuzz_workgroups", "12", target)
