@@ -45,7 +45,7 @@ def clang_missing() -> str | None:
 
 
 def clang(text: str, arch: str, options: Sequence[str] = (), *, strict: bool = True) -> str:
-    """The assembly of a unit; an ``AssertionError`` if it does not compile, or with a warning if ``strict``."""
+    """The assembly of a unit. An ``AssertionError`` if it does not compile, or, if ``strict``, warns."""
     unit = f'{_HEADER.read_text()}\n#line 1 "kernel.hip"\n{text}'
     command = [
         str(_clang()),

@@ -101,7 +101,7 @@ CHANGES = {
         "emulated.version('gfx1030', 60400000)",
         "from tack.runtime.hip import hiprtc; hiprtc.OPTIONS = (*hiprtc.OPTIONS, '-g')",
         "from tack.runtime.hip import hiprtc; hiprtc.version = lambda: (6, 4)",
-        "import hip; hip.__version__ = '0'",
+        "import hip; hip.VERSION = '0'",
     ],
 }
 

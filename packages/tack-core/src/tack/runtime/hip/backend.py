@@ -77,7 +77,7 @@ class HipBackend(StreamBackend):
         address, else ``"cpu"``."""
         kinds = DRIVER.module.hipMemoryType
         with self.queue.entered():
-            found = DRIVER.PointerGetAttributes(ptr)
+            found = DRIVER.filled("PointerGetAttributes", "hipPointerAttribute_t", ptr)
             if int(found[0]) == DRIVER.invalid_value:  # HIP 5 knows nothing of it
                 return "cpu"
             about = self.queue.check(found)
@@ -138,7 +138,7 @@ class HipBackend(StreamBackend):
             ("runtime", str(self.features.runtime)),
             ("driver", str(self.features.driver)),
             ("hiprtc", "{}.{}".format(*hiprtc.version())),
-            ("hip-python", str(hip.__version__)),
+            ("hip-python", str(hip.VERSION)),
             ("options", " ".join(hiprtc.OPTIONS)),
         )
 

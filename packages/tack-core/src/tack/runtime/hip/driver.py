@@ -51,6 +51,19 @@ class HipDriver(Driver):
         result: tuple[Any, ...] = self.module.hipMemsetD32Async(address, signed, count, stream)
         return result
 
+    def filled(self, name: str, kind: str, argument: Any) -> tuple[Any, ...]:
+        """What a function that fills a structure gave: its error, and the structure.
+
+        hip-python makes that from version 10 on, and takes it as the first argument before.
+        """
+        call = getattr(self, name)
+        try:
+            result: tuple[Any, ...] = call(argument)
+        except TypeError:
+            structure = getattr(self.module, kind)()
+            result = call(structure, argument)[0], structure
+        return result
+
     def stream_at(self, address: int) -> Any:
         return self.module.ihipStream_t(address)
 
@@ -94,7 +107,12 @@ def _address_of(name: str) -> int:
     Raises:
         RuntimeError: the runtime is too old to tell.
     """
-    address, _ = DRIVER.check(DRIVER.GetProcAddress(name.encode(), _ABI, 0))
+    try:
+        address, _ = DRIVER.check(DRIVER.GetProcAddress(name.encode(), _ABI, 0))
+    except TypeError:  # hip-python before version 10
+        cell = ctypes.c_uint64()
+        DRIVER.check(DRIVER.GetProcAddress(name.encode(), ctypes.addressof(cell), _ABI, 0))
+        address = cell.value
     return int(address)
 
 
@@ -175,7 +193,7 @@ def features(ordinal: int) -> Features:
             return 0
         return int(DRIVER.check((error, *value)))
 
-    about = DRIVER.check(DRIVER.GetDeviceProperties(ordinal))
+    about = DRIVER.check(DRIVER.filled("GetDeviceProperties", "hipDeviceProp_t", ordinal))
     return Features(
         _text(about.name),
         _text(about.gcnArchName),
