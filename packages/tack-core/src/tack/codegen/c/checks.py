@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tack.codegen.c.emitter import Emitter
+from tack.dtypes import u64
 from tack.ir.nodes import Bounds
 
 __all__ = ["check_race", "violation"]
@@ -13,10 +14,13 @@ WRITERS = "debug.writers."
 RACE = "-1"
 
 # The record starts with its state: 0, nothing is recorded; 1, something is; 2, a thread writes it. Of the
-# violations of several iterations the first one's stays, as where iterations run in order.
+# violations of several iterations the first one's stays, as where iterations run in order. Whether a thread
+# is done depends on what its release finds, which is always 2: otherwise compilers may move the writing
+# behind the loop, where it would wait for threads that run in step with its own and are still in there.
 _RECORD = """\
 {head} {{
-    volatile i64 *seen = record;
+    volatile {space}i64 *seen = errors;
+    {space}u64 *record = ({space}u64 *)errors;
     for (;;) {{
         const u64 state = seen[0];
         if (state == 1 && seen[5] <= iteration)
@@ -31,8 +35,8 @@ _RECORD = """\
             seen[5] = iteration;
         }}
         {fence}
-        {release};
-        return -1;
+        if ({release} == 2)
+            return -1;
     }}
 }}"""
 
@@ -41,11 +45,13 @@ def violation(fn: Emitter, site: int, axis: str, index: str, extent: str) -> str
     """An expression of value -1 that records a violation, unless that of an earlier iteration is recorded."""
 
     def write(fn: Emitter) -> None:
-        head = "i64 tack_violation(i64 *record, i64 site, i64 axis, i64 index, i64 extent, i64 iteration)"
+        head = f"i64 tack_violation({fn.dialect.global_space}i64 *errors, i64 site, i64 axis, i64 index, "
+        head += "i64 extent, i64 iteration)"
         for line in _RECORD.format(
             head=f"{fn.dialect.function} {head}",
-            swap=fn.dialect.atomic("cas", "(u64 *)record", "state", "2ull"),
-            release=fn.dialect.atomic("exchange", "(u64 *)record", "1ull"),
+            space=fn.dialect.global_space,
+            swap=fn.dialect.atomic("cas", u64, "record", "state", "2"),
+            release=fn.dialect.atomic("exchange", u64, "record", "1"),
             fence=fn.dialect.fence,
         ).splitlines():
             fn.line(line)
@@ -61,7 +67,7 @@ def check_race(fn: Emitter, array: str, site: Bounds, at: str) -> None:
         return
     last = fn.temporary(fn.unit.arrays[writers])
     own = f"{fn.iteration} + 1"
-    slot = f"(u64 *)&{fn.name(writers)}[{at}]"
-    fn.line(f"{last} = {fn.dialect.atomic('exchange', slot, own)};")
+    slot = f"({fn.dialect.global_space}u64 *)&{fn.name(writers)}[{at}]"
+    fn.line(f"{last} = {fn.dialect.atomic('exchange', u64, slot, own)};")
     with fn.braces(f"if ({last} != 0 && {last} != {own})"):
         fn.line(f"{violation(fn, fn.unit.sites[id(site)], RACE, at, f'{last} - 1')};")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar, Final
 
 from tack.codegen.c.dialect import Dialect
@@ -56,8 +57,8 @@ class Cuda(Dialect):
     fast_options: tuple[str, ...] = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false")
     reserved = frozenset(_KEYWORDS.split())
 
-    def bounds(self, threads: int) -> str:
-        return f"__launch_bounds__({threads})"
+    def bounds(self, block: tuple[int, int, int]) -> str:
+        return f"__launch_bounds__({prod(block)})"
 
     def block_index(self, axis: int) -> str:
         return f"blockIdx.{'xyz'[axis]}"
@@ -100,7 +101,7 @@ class Cuda(Dialect):
     def shuffle_down(self, value: str, distance: str) -> str:
         return f"__shfl_down_sync(0xffffffffu, {value}, {distance})"
 
-    def atomic(self, op: str, address: str, *operands: str) -> str:
+    def atomic(self, op: str, dtype: DType, address: str, *operands: str) -> str:
         name = {"exchange": "Exch", "cas": "CAS"}.get(op, op.title())
         return f"atomic{name}({', '.join([address, *operands])})"
 

@@ -15,7 +15,8 @@ class Dialect:
 
     Attributes:
         name: of the language, for people.
-        types: the C type of each scalar type, by its name.
+        types: the C type of each scalar type that the language has, by its name.
+        prelude: what a unit starts with.
         suffixes: of integer literals, by type.
         entry, function: the qualifiers of a kernel and of the functions that it calls.
         constant, shared: of a constant table and of a workgroup's array.
@@ -23,13 +24,18 @@ class Dialect:
             qualifiers ``constant_global``.
         max_shared_bytes, max_local_bytes: what the shared arrays of a workgroup, and the local ones of an
             iteration, may take.
+        global_space, shared_space: before the type of an element that a pointer points to.
         texture: the type of a texture's handle.
+        sampler: what a unit with textures defines before its functions.
         fence: the statement that orders a thread's memory accesses for the others.
         restrict: the qualifier of a pointer that shares no element with the others.
         barrier: the statement.
         unrolled, rolled: the line before a loop that is to be unrolled, or that is not to be.
         atomic_dtypes: names of the element types that atomics work on.
-        fast_options: what the compiler is told for a kernel with ``fastmath=True``.
+        has_float_atomics: whether ``add`` is among those on floats.
+        has_shuffles: whether `shuffle_down` exists.
+        precise_options, fast_options: what the compiler is told for a kernel without and with
+            ``fastmath=True``.
         functions: the names of builtin functions where they differ from C's; ``"f32"`` ones then have no
             suffix of their own.
         reserved: identifiers that a kernel's variables must not have.
@@ -38,6 +44,7 @@ class Dialect:
     name: str
     types: ClassVar[dict[str, str]]
     suffixes: ClassVar[dict[str, str]] = {"u32": "u", "i64": "ll", "u64": "ull"}
+    prelude: str = ""
     entry: str
     function: str
     constant: str
@@ -46,13 +53,19 @@ class Dialect:
     shared: str
     max_shared_bytes: int
     max_local_bytes: int
+    global_space: str = ""
+    shared_space: str = ""
     texture: str
+    sampler: str = ""
     fence: str
     restrict: str
     barrier: str
     unrolled: str
     rolled: str
     atomic_dtypes: tuple[str, ...]
+    has_float_atomics: bool = True
+    has_shuffles: bool = True
+    precise_options: tuple[str, ...] = ()
     fast_options: tuple[str, ...] = ()
     functions: ClassVar[dict[str, str]] = {}
     reserved: frozenset[str]
@@ -62,7 +75,7 @@ class Dialect:
         name = self.functions.get(name, name)
         return f"{name}f" if dtype.bits == 32 else name
 
-    def bounds(self, threads: int) -> str:
+    def bounds(self, block: tuple[int, int, int]) -> str:
         """What a kernel function says of the size of its blocks."""
         raise NotImplementedError
 
@@ -104,7 +117,7 @@ class Dialect:
         """The value that the lane ``distance`` higher in the warp has."""
         raise NotImplementedError
 
-    def atomic(self, op: str, address: str, *operands: str) -> str:
-        """A relaxed atomic operation whose value is the old element: ``min`` and ``max`` of integers, ``add``
-        of floats and unsigned numbers, and the others of unsigned ones."""
+    def atomic(self, op: str, dtype: DType, address: str, *operands: str) -> str:
+        """A relaxed atomic operation on a ``dtype``, whose value is the old element: ``min`` and ``max`` of
+        integers, ``add`` of floats (`has_float_atomics`) and unsigned numbers, others of unsigned ones."""
         raise NotImplementedError

@@ -47,8 +47,9 @@ class Unit:
 
     def text(self, functions: Sequence[str]) -> str:
         """The whole text, given the functions that launches call."""
-        types = [f"typedef {self.dialect.types[d.name]} {d.name};" for d in ALL_DTYPES]
-        return "\n".join(["\n".join(types) + "\n", *self.pieces.values(), *functions])
+        d = self.dialect
+        types = "".join(f"typedef {d.types[t.name]} {t.name};\n" for t in ALL_DTYPES if t.name in d.types)
+        return "\n".join([d.prelude + types, *self.pieces.values(), *functions])
 
 
 class Emitter:

@@ -9,7 +9,7 @@ from tack.codegen.c.builtins import CALLS
 from tack.codegen.c.emitter import Emitter
 from tack.codegen.c.operators import BINARY, UNARY_OPERATORS, bitcast, compare, constant, convert
 from tack.codegen.c.tables import table
-from tack.codegen.c.terms import ADD, AND, COND, MUL, OR, SHIFT, UNARY, Term, binary, exact, within
+from tack.codegen.c.terms import ADD, AND, COND, EQUAL, MUL, OR, SHIFT, UNARY, Term, binary, exact, within
 from tack.dtypes import DType
 from tack.ir.nodes import (
     Binary,
@@ -84,6 +84,8 @@ def _lookup(fn: Emitter, node: Lookup) -> Term:
 
 
 def _fetch(fn: Emitter, node: Fetch) -> Term:
+    if fn.dialect.sampler:
+        fn.unit.pieces.setdefault("tack_sampler", fn.dialect.sampler)
     return Term(fn.dialect.fetch(fn.name(node.texture), [within(value(fn, e), ADD) for e in node.position]))
 
 
@@ -114,15 +116,22 @@ def _logical(fn: Emitter, node: Logical) -> Term:
     return binary(symbol, level, value(fn, node.left), value(fn, node.right))
 
 
+def _truth(fn: Emitter, node: Expr) -> Term:
+    """The condition of a ``?:``, which OpenCL C does not take from a float."""
+    found = value(fn, node)
+    return binary("!=", EQUAL, found, Term("0")) if dtype_of(node).is_float else found
+
+
 def _select(fn: Emitter, node: Select) -> Term:
-    cond, then, orelse = value(fn, node.cond), exact_value(fn, node.then), exact_value(fn, node.orelse)
+    cond, then, orelse = _truth(fn, node.cond), exact_value(fn, node.then), exact_value(fn, node.orelse)
     return Term(f"{within(cond, OR)} ? {within(then, COND)} : {within(orelse, COND)}", COND)
 
 
 def _call(fn: Emitter, node: Call) -> Term:
-    args = [value(fn, a) for a in node.args]
-    if node.function != "where":
-        args = [exact(term, dtype_of(a)) for term, a in zip(args, node.args, strict=True)]
+    if node.function == "where":
+        args = [_truth(fn, node.args[0]), *(value(fn, a) for a in node.args[1:])]
+    else:
+        args = [exact_value(fn, a) for a in node.args]
     return CALLS[node.function](fn, dtype_of(node.args[-1]), args)
 
 

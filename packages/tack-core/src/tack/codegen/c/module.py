@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod
 
 from tack.codegen.c.dialect import Dialect
 from tack.codegen.c.early import early_loads
@@ -21,6 +20,8 @@ from tack.errors import diagnostic
 from tack.ir.nodes import (
     Assign,
     Atomic,
+    Barrier,
+    BlockReduce,
     Bounds,
     Const,
     Fetch,
@@ -67,7 +68,7 @@ def generate(kernel: Kernel, dialect: Dialect, *, disjoint: bool = False) -> Sou
         module.entry,
         module.result if kernel.result is not None else None,
         module.geometry,
-        dialect.fast_options if kernel.fastmath else (),
+        dialect.fast_options if kernel.fastmath else dialect.precise_options,
     )
 
 
@@ -86,7 +87,9 @@ class _Module:
         self.unit = Unit(kernel, dialect, {id(site): number for number, site in sites})
         self.written = {n.array for n in nodes if isinstance(n, Store | Atomic)}
         self.arrays = [n for n in walk_statements(kernel) if isinstance(n, LocalArray)]
-        self.scratch = scratch_arrays(kernel)
+        self.buffer = f"{dialect.global_space}u64 *{BUFFER}"
+        self.scratch = scratch_arrays(kernel, dialect)
+        self.check_types(nodes)
         self.check_sizes()
         self.geometry = geometry(kernel)
         names = self.unit.names
@@ -96,6 +99,15 @@ class _Module:
         self.params = {p.name: p.type for p in kernel.params if p.type is not None and names[p.name]}
         self.dims = [[names.fresh(f"{v}_{part}") for part in _PARTS] for v in kernel.loop.vars]
         self.counts = [count for _, _, count in self.dims]
+
+    def check_types(self, nodes: Iterable[Node]) -> None:
+        """Refuses a kernel that computes in a type that the language does not have."""
+        types = self.dialect.types
+        for node in nodes:
+            used = node.dtype if isinstance(node, LocalArray) else getattr(node, "type", None)
+            if isinstance(used, DType) and used.name not in types:
+                message = f"{self.dialect.name} does not have the type {used}"
+                raise diagnostic(TypeError, message, node.loc, kernel=self.kernel.name)
 
     def check_sizes(self) -> None:
         """Refuses a kernel whose arrays are too large."""
@@ -120,19 +132,21 @@ class _Module:
         if name in self.textures:
             return f"{self.dialect.texture} {own}"
         const = "" if name in self.written or name.startswith("debug.") else "const "
-        return f"{const}{kind.dtype} *{restrict}{own}"
+        return f"{self.dialect.global_space}{const}{kind.dtype} *{restrict}{own}"
 
-    def signature(self, name: str, threads: int, restrict: str = "", extra: Sequence[str] = ()) -> str:
+    def signature(
+        self, name: str, block: tuple[int, int, int], restrict: str = "", extra: Sequence[str] = ()
+    ) -> str:
         """The head of a kernel function, whose parameters are the slots of a launch."""
         slots = [self.parameter(p, restrict) for p in self.params]
         slots += [f"i64 {name}" for dimension in self.dims for name in dimension]
-        slots += [f"u64 *{BUFFER}"] if self.prints else []
+        slots += [self.buffer] if self.prints else []
         listed = ",\n    ".join([*slots, *extra])
-        return f"{self.dialect.entry} void {self.dialect.bounds(threads)} {name}(\n    {listed})"
+        return f"{self.dialect.entry} void {self.dialect.bounds(block)} {name}(\n    {listed})"
 
     def entry_signature(self) -> str:
         restrict = f"{self.dialect.restrict} " if self.disjoint else ""
-        return self.signature(self.entry, prod(self.geometry.block), restrict)
+        return self.signature(self.entry, self.geometry.block, restrict)
 
     # --- functions ---
 
@@ -153,7 +167,7 @@ class _Module:
         fn.iteration = "tack_number" if self.checked else None
         fn.loaded = {id(load): name for name, loads in zip(values, early, strict=True) for load in loads}
         head = [self.parameter(p) for p in passed]
-        head += [f"u64 *{BUFFER}"] if self.prints else []
+        head += [self.buffer] if self.prints else []
         head += ["i64 tack_number"] if self.checked else []
         head += [f"{unit.arrays[loads[0].array]} {name}" for name, loads in zip(values, early, strict=True)]
         head += [f"{fn.local_type(name)} {names[name]}" for name in (*carried, *kernel.loop.vars)]
@@ -183,8 +197,11 @@ class _Module:
             fn.line(f"const i64 tack_number = (i64){self.dialect.block_index(0)} * {WORKGROUP} + tack_lane;")
             for name, (dtype, size) in self.scratch.items():
                 fn.line(f"{self.dialect.shared} {dtype} {name}[{size}];")
-            fn.line(f"if (tack_number >= {' * '.join(self.counts)})")
-            fn.line("    return;")
+            if not any(
+                isinstance(n, Barrier | BlockReduce) for n in walk(kernel)
+            ):  # which are for whole groups
+                fn.line(f"if (tack_number >= {' * '.join(self.counts)})")
+                fn.line("    return;")
             at = [f"tack_at{axis}" for axis in range(len(self.dims))]
             positions(fn, self.counts, at, "tack_number")
             self.begin(fn, body, kernel.loop.vars)
@@ -204,7 +221,8 @@ class _Module:
         assert kernel.result_type is not None
         body = (*kernel.before, *kernel.after)
         fn = Emitter(self.unit)
-        with fn.function(self.signature(self.result, 1, extra=[f"{kernel.result_type} *tack_out"])):
+        out = f"{self.dialect.global_space}{kernel.result_type} *tack_out"
+        with fn.function(self.signature(self.result, (1, 1, 1), extra=[out])):
             self.begin(fn, (*body, Assign("", kernel.result)), ("",))
             statements(fn, body)
             found = convert(fn, value(fn, kernel.result), dtype_of(kernel.result), kernel.result_type)
@@ -222,7 +240,7 @@ class _Module:
                 self.unit.arrays[node.name] = node.dtype
                 qualifier = f"{self.dialect.shared} " if node.shared else ""
                 # A value from the start, so that reading an element that nothing has stored is defined.
-                initial = "" if node.shared else " = {}"
+                initial = "" if node.shared else " = {0}"
                 fn.line(f"{qualifier}{node.dtype} {fn.name(node.name)}[{_size(node)}]{initial};")
 
     def variables(self, at: Sequence[str]) -> list[str]:

@@ -66,7 +66,7 @@ def _float(fn: Emitter, dtype: DType, value: float) -> Term:
         from tack.ir.semantics import to_bits
 
         bits = to_bits(value, dtype)
-        digits = f"0x{bits:0{dtype.bits // 4}x}{'u' if dtype.bits == 32 else 'ull'}"
+        digits = f"0x{bits:0{dtype.bits // 4}x}{fn.dialect.suffixes[f'u{dtype.bits}']}"
         return Term(fn.dialect.bitcast(digits, _integer_of(dtype), dtype))
     text = str(dtype.numpy.type(value)) if dtype is f32 else repr(value)
     if "." not in text and "e" not in text:

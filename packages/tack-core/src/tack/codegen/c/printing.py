@@ -18,7 +18,7 @@ def emit_print(fn: Emitter, node: Print) -> None:
     parts = [part for part in node.parts if isinstance(part, Expr)]
     values = [_word(fn, part) for part in parts]
     with fn.braces():
-        fn.line(f"u64 *tack_record = {_claim(fn.unit)}({BUFFER}, {1 + len(parts)});")
+        fn.line(f"{fn.dialect.global_space}u64 *tack_record = {_claim(fn.unit)}({BUFFER}, {1 + len(parts)});")
         with fn.braces("if (tack_record)"):
             for position, word in enumerate((fn.unit.sites[id(node)], *values)):
                 fn.line(f"tack_record[{position}] = {word};")
@@ -38,12 +38,15 @@ def _claim(unit: Unit) -> str:
     """A function that gives the address of so many words of the buffer, or null if they are not left."""
 
     def write(fn: Emitter) -> None:
-        with fn.function(f"{fn.dialect.function} u64 *tack_claim(u64 *buffer, u64 words)"):
-            fn.line(f"const u64 at = {fn.dialect.atomic('add', 'buffer', 'words')};")
+        d = fn.dialect
+        with fn.function(
+            f"{d.function} {d.global_space}u64 *tack_claim({d.global_space}u64 *buffer, u64 words)"
+        ):
+            fn.line(f"const u64 at = {d.atomic('add', u64, 'buffer', 'words')};")
             fn.line("if (at + words <= buffer[1])")
             fn.line("    return buffer + 2 + at;")
             fn.line("if (at < buffer[1])  // the end of the records")
-            fn.line("    buffer[2 + at] = ~0ull;")
+            fn.line("    buffer[2 + at] = ~(u64)0;")
             fn.line("return 0;")
 
     return unit.helper("tack_claim", write)

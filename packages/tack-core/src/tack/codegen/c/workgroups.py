@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tack.codegen.c.dialect import Dialect
 from tack.codegen.c.emitter import Emitter, Unit
 from tack.codegen.c.expressions import dtype_of, text
 from tack.dtypes import DType
@@ -14,6 +15,8 @@ from tack.ir.workgroups import WORKGROUP
 __all__ = ["barrier", "block_reduce", "scratch_arrays"]
 
 _WARP = 32
+# The values that are left after each step without shuffles.
+_STEPS = (32, 4)
 
 
 def barrier(fn: Emitter, node: Barrier) -> None:
@@ -27,10 +30,11 @@ def block_reduce(fn: Emitter, node: BlockReduce) -> None:
     fn.line(f"{fn.name(node.target)} = {function}({arguments});")
 
 
-def scratch_arrays(kernel: Kernel) -> dict[str, tuple[DType, int]]:
+def scratch_arrays(kernel: Kernel, dialect: Dialect) -> dict[str, tuple[DType, int]]:
     """The type and size of each shared array that the block reductions of a kernel need."""
     reductions = [n for n in walk_statements(kernel) if isinstance(n, BlockReduce)]
-    return {_scratch(t): (t, WORKGROUP + 1) for t in (dtype_of(n.value) for n in reductions)}
+    size = WORKGROUP + 1 if dialect.has_shuffles else WORKGROUP + sum(_STEPS)
+    return {_scratch(t): (t, size) for t in (dtype_of(n.value) for n in reductions)}
 
 
 def _scratch(dtype: DType) -> str:
@@ -46,22 +50,18 @@ def _reduction(unit: Unit, op: str, dtype: DType) -> str:
     """
     name = f"tack_block_{op}_{dtype}"
     combine = _combining(unit, op, dtype)
-    parts = WORKGROUP // _WARP
 
     def write(fn: Emitter) -> None:
         d = fn.dialect
-        with fn.function(f"{d.function} {dtype} {name}({dtype} value, {dtype} *scratch, int lane)"):
+        head = f"{d.function} {dtype} {name}({dtype} value, {d.shared_space}{dtype} *scratch, int lane)"
+        with fn.function(head):
             fn.line("scratch[lane] = value;")
             fn.line(d.barrier)
+            if not d.has_shuffles:
+                _steps(fn, dtype, combine)
+                return
             with fn.braces(f"if (lane < {_WARP})"):
-                fn.line(f"{dtype} part[{parts}];")
-                fn.line(d.unrolled)
-                fn.line(f"for (int k = 0; k < {parts}; ++k)")
-                fn.line(f"    part[k] = scratch[lane + {_WARP} * k];")
-                fn.line(d.unrolled)
-                fn.line(f"for (int half = {parts // 2}; half > 0; half /= 2)")
-                fn.line("    for (int k = 0; k < half; ++k)")
-                fn.line(f"        part[k] = {combine('part[k]', 'part[k + half]')};")
+                _combine_parts(fn, dtype, combine, "scratch", WORKGROUP, _WARP)
                 fn.line("value = part[0];")
                 with fn.braces(f"for (int distance = {_WARP // 2}; distance > 0; distance /= 2)"):
                     fn.line(f"const {dtype} other = {d.shuffle_down('value', 'distance')};")
@@ -72,6 +72,38 @@ def _reduction(unit: Unit, op: str, dtype: DType) -> str:
             fn.line(f"return scratch[{WORKGROUP}];")
 
     return unit.helper(name, write)
+
+
+def _combine_parts(
+    fn: Emitter, dtype: DType, combine: Callable[[str, str], str], values: str, count: int, lanes: int
+) -> None:
+    """Leaves in ``part[0]`` what a lane makes of every so many of ``count`` values in shared memory."""
+    parts = count // lanes
+    lane = "" if lanes == 1 else "lane + "
+    fn.line(f"{dtype} part[{parts}];")
+    fn.line(fn.dialect.unrolled)
+    fn.line(f"for (int k = 0; k < {parts}; ++k)")
+    fn.line(f"    part[k] = {values}[{lane}{lanes} * k];")
+    fn.line(fn.dialect.unrolled)
+    fn.line(f"for (int width = {parts // 2}; width > 0; width /= 2)")
+    fn.line("    for (int k = 0; k < width; ++k)")
+    fn.line(f"        part[k] = {combine('part[k]', 'part[k + width]')};")
+
+
+def _steps(fn: Emitter, dtype: DType, combine: Callable[[str, str], str]) -> None:
+    """The combination without shuffles, in the same order: fewer lanes at each step, and all in the end.
+
+    Each step writes to a place of its own, which lanes read before the next reduction's first barrier.
+    """
+    values, count, at = "scratch", WORKGROUP, WORKGROUP
+    for lanes in _STEPS:
+        with fn.braces(f"if (lane < {lanes})"):
+            _combine_parts(fn, dtype, combine, values, count, lanes)
+            fn.line(f"scratch[{at} + lane] = part[0];")
+        fn.line(fn.dialect.barrier)
+        values, count, at = f"(scratch + {at})", lanes, at + lanes
+    _combine_parts(fn, dtype, combine, values, count, 1)
+    fn.line("return part[0];")
 
 
 def _combining(unit: Unit, op: str, dtype: DType) -> Callable[[str, str], str]:
