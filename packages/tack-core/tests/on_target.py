@@ -25,6 +25,10 @@ def emulate(target: str) -> None:
         from emulated.driver import install
 
         install(DEVICES[target])
+    elif target == "opencl-pocl":
+        from emulated.level_zero import install as install_level_zero
+
+        install_level_zero()
     elif target in DEVICES:
         raise RuntimeError("there is no emulation in this version")
 

@@ -1,0 +1,1 @@
+"""The backend for Intel GPUs: Level Zero, through its loader."""
