@@ -386,21 +386,20 @@ def test_indices_past_two_to_the_31() -> None:
 
 def test_more_iterations_than_two_to_the_31() -> None:
     n = 2**31 + 5
-    o = np.zeros(2, np.int64)
+    o, count = np.zeros(1, np.int64), np.zeros(1, np.int32)
     run(
         """
         @tack.kernel
-        def kernel(o, n):
+        def kernel(o, count, n):
             for i in range(n):
                 if i == n - 1:
                     o[0] = i
                 if i >= 2147483648:
-                    tack.atomic_add(o, 1, 1)
+                    tack.atomic_add(count, 0, 1)
         """,
-        o,
-        n,
+        *(o, count, n),
     )
-    assert o.tolist() == [n - 1, 5]
+    assert (o[0], count[0]) == (n - 1, 5)
 
 
 def test_loop_index_is_64_bits() -> None:
@@ -471,7 +470,8 @@ def test_unaligned_arrays() -> None:
     assert not x.flags.aligned
     source = "@tack.kernel\ndef kernel(x):\n    for i in range(x.shape[0]):\n        x[i] = x[i] + i\n"
     if tack.default_device()._backend.requires_alignment:
-        with pytest.raises(ValueError, match=r"not a multiple of 8, the size of f64, as (CUDA|HIP) needs"):
+        label = tack.default_device().label
+        with pytest.raises(ValueError, match=f"is not a multiple of 8, the size of f64, as {label} needs"):
             run(source, x)
         assert not x.any()
         return

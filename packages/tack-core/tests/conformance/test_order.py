@@ -163,7 +163,7 @@ ATOMIC = {
 @pytest.mark.parametrize("case", ATOMIC)
 def test_order_of_atomics(case: str) -> None:
     statement, result, element = ATOMIC[case]
-    x, y = np.array([4, 1, 2, 3]), np.zeros(1, np.int64)
+    x, y = np.array([4, 1, 2, 3], np.int32), np.zeros(1, np.int64)
     run(f"@tack.kernel\ndef kernel(x, y):\n    for i in range(1):\n        {statement}\n", x, y)
     assert (int(y[0]), int(x[0])) == (result, element)
 
@@ -182,7 +182,7 @@ def test_inlined_calls_keep_their_place_among_atomics_and_prints(capsys: pytest.
                 print(f(x, 1), x[0], f(x, 2), x[0])
                 y[0] = f(x, 3) + tack.atomic_add(x, 0, 10) + f(x, 4)
     """
-    x, y = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    x, y = np.zeros(1, np.int32), np.zeros(1, np.int64)
     run(source, x, y)
     assert capsys.readouterr().out.split("\n")[:5] == ["f 1 0", "f 2 1", "1 1 3 3", "f 3 3", "f 4 16"]
     assert y[0] == 6 + 6 + 20

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import tack
+from tack.dtypes import as_dtype
 
-from .helpers import Rejection, build, launch, run
+from .helpers import Rejection, atomics_on, build, launch, run
 
 Rejects = Callable[..., Rejection]
 
@@ -376,19 +377,21 @@ def test_locals_do_not_leak_from_one_iteration_of_a_chunk_to_the_next() -> None:
 
 def test_float_min_and_max_are_atomic() -> None:
     v = np.random.default_rng(3).uniform(-1, 1, 300_000)
-    for dtype in (np.float32, np.float64):
-        x = np.array([np.inf, -np.inf], dtype)
-        launch(
-            build(
-                """
-                    @tack.kernel
-                    def kernel(x, v):
-                        for i in range(v.shape[0]):
-                            tack.atomic_min(x, 0, v[i])
-                            tack.atomic_max(x, 1, v[i])
+    for name in ("f32", "f64"):
+        given = v.astype(as_dtype(name).numpy)
+        x = np.array([np.inf, -np.inf], given.dtype)
+        with atomics_on(name):
+            launch(
+                build(
                     """
-            ),
-            x,
-            v.astype(dtype),
-        )
-        assert x.tolist() == [float(v.astype(dtype).min()), float(v.astype(dtype).max())]
+                        @tack.kernel
+                        def kernel(x, v):
+                            for i in range(v.shape[0]):
+                                tack.atomic_min(x, 0, v[i])
+                                tack.atomic_max(x, 1, v[i])
+                        """
+                ),
+                x,
+                given,
+            )
+            assert x.tolist() == [float(given.min()), float(given.max())]

@@ -478,7 +478,7 @@ def test_import_styles() -> None:
                 o[j] = a[j] + f64(f(0.0))
                 atomic_add(o, 2, 1)
     """
-    o = np.zeros(3)
+    o = np.zeros(3, np.float32)
     launch(build(source), o)
     assert o.tolist() == [3, 3, 2]
 
@@ -623,7 +623,7 @@ def test_kernel_in_a_spawned_process(tmp_path: Path) -> None:
 def test_fork_after_a_launch() -> None:
     assert _worker(scale, 1.0) == [11.0] * 3
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        if tack.default_device().name in ("cuda", "hip"):  # whose driver does not work in a forked child
+        if tack.default_device().name != "cpu":  # drivers of GPUs do not work in a forked child
             with pytest.raises(RuntimeError, match=r"when this process was forked.*spawn"):
                 pool.apply_async(_worker, (scale, 2.0)).get(timeout=60)
             return

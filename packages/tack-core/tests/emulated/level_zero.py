@@ -33,7 +33,9 @@ def build() -> Path:
     from emulated import compiler
 
     parts = [source.read_bytes() for source in _SOURCES]
-    digest = hashlib.sha256(b"\0".join([*parts, repr((_FLAGS, _STATIC, _EXPORTED)).encode()])).hexdigest()[:16]
+    digest = hashlib.sha256(b"\0".join([*parts, repr((_FLAGS, _STATIC, _EXPORTED)).encode()])).hexdigest()[
+        :16
+    ]
     library = compiler.store() / f"level-zero-{digest}" / "libze_loader.so.1"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)

@@ -691,7 +691,7 @@ API zeModuleCreate(ze_context_handle_t context, ze_device_handle_t device, const
             return native ? ZE_RESULT_ERROR_INVALID_NATIVE_BINARY : ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
         text.erase(0, head.size());
     }
-    std::string options = "-cl-std=CL1.2 -cl-opt-disable"; // which halves the time of optimizing
+    std::string options = "-cl-std=CL1.2";
     for (const char *known : {"-cl-fp32-correctly-rounded-divide-sqrt", "-cl-denorms-are-zero"})
         if (flags.find(known) != std::string::npos)
             options += std::string(" ") + known;

@@ -58,7 +58,9 @@ def compiler() -> str:
 def numbers(compiler: str, folder: Path, expressions: list[str]) -> list[int]:
     """What C makes of constant expressions over the header's declarations."""
     lines = "".join(f'printf("%llu\\n", (unsigned long long)({e}));' for e in expressions)
-    text = f"#include <stddef.h>\n#include <stdio.h>\n#include <level_zero/ze_api.h>\nint main(void){{{lines}}}"
+    text = (
+        f"#include <stddef.h>\n#include <stdio.h>\n#include <level_zero/ze_api.h>\nint main(void){{{lines}}}"
+    )
     (folder / "header.c").write_text(text)
     program = folder / "header"
     subprocess.run([compiler, "-w", "-o", str(program), str(folder / "header.c")], check=True)

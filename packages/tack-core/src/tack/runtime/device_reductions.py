@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tack import block_max, block_min, block_sum, isfinite, thread_id
+from tack import barrier, block_max, block_min, block_sum, isfinite, shared, thread_id
 from tack.constants import constant
 from tack.dtypes import DType, f32, f64, i32, i64, u64
 from tack.ir.workgroups import WORKGROUP
@@ -38,7 +38,13 @@ def reduce_on_device(array: Array, op: str) -> Number:
     if op in ("min", "max"):
         return extreme(_extremes(array), op)
     if array.scalar.is_float:
-        total = combine_sums(_partials(_sum_in(f64) if array.scalar is f32 else _sum_f64, array, f64, 1))
+        if array.scalar is f64:
+            parts = _partials(_sum_f64, array, f64, 1)
+        elif array._backend.supports_f64:
+            parts = _partials(_sum_in(f64), array, f64, 1)
+        else:
+            parts = _partials(_sum_pairs, array, f32, 2)
+        total = combine_sums(parts)
         return total / array.size if op == "mean" else total
     if array.itemsize < 8:
         exact = exact_sum(_partials(_sum_in(i64), array, i64, 1))
@@ -121,6 +127,36 @@ def _sum_f64(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
         # After an overflow the errors are NaN, and the sum is right as it is.
         if thread_id() == 0:
             sums[i // 256] = total + error if isfinite(error) else total
+
+
+@kernel
+def _sum_pairs(x: Any, batched: Any, n: Any, sums: Any, iterations: Any) -> None:
+    """Of f32 on devices without f64: sums and their rounding errors, also across the workgroup."""
+    for i in range(iterations):
+        totals = shared(256, f32)
+        errors = shared(256, f32)
+        total = f32(0)
+        error = f32(0)
+        for first in range(i, batched, BATCH * iterations):
+            for k in range(BATCH):
+                total, error = _added(total, error, x[first + k * iterations])
+        for k in range(batched + i, n, iterations):
+            total, error = _added(total, error, x[k])
+        lane = thread_id()
+        totals[lane] = total
+        errors[lane] = error
+        barrier()
+        for step in range(8):
+            other = lane + (128 >> step)
+            if other < 256 >> step:
+                total, error = _added(totals[lane], errors[lane] + errors[other], totals[other])
+                totals[lane] = total
+                errors[lane] = error
+            barrier()
+        if lane == 0:
+            sums[i // 256] = total
+            # After an overflow the errors are NaN, and the sum is right as it is.
+            sums[(i + iterations) // 256] = error if isfinite(error) else f32(0)
 
 
 @func

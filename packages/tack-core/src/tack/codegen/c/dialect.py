@@ -38,6 +38,7 @@ class Dialect:
             ``fastmath=True``.
         functions: the names of builtin functions where they differ from C's; ``"f32"`` ones then have no
             suffix of their own.
+        library: functions that a unit gets if it calls them, by name. One may call those before it.
         reserved: identifiers that a kernel's variables must not have.
     """
 
@@ -68,6 +69,7 @@ class Dialect:
     precise_options: tuple[str, ...] = ()
     fast_options: tuple[str, ...] = ()
     functions: ClassVar[dict[str, str]] = {}
+    library: ClassVar[dict[str, str]] = {}
     reserved: frozenset[str]
 
     def math(self, name: str, dtype: DType) -> str:

@@ -49,7 +49,11 @@ class Unit:
         """The whole text, given the functions that launches call."""
         d = self.dialect
         types = "".join(f"typedef {d.types[t.name]} {t.name};\n" for t in ALL_DTYPES if t.name in d.types)
-        return "\n".join([d.prelude + types, *self.pieces.values(), *functions])
+        parts = [*self.pieces.values(), *functions]
+        for name, text in reversed(d.library.items()):
+            if any(f"{name}(" in part for part in parts):
+                parts.insert(0, text)
+        return "\n".join([d.prelude + types, *parts])
 
 
 class Emitter:

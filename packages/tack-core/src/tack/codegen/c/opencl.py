@@ -49,6 +49,14 @@ _TYPES = {
 }
 
 
+# The error that OpenCL allows may turn a denormal into zero, which is not within what the language allows.
+_LOG1P = """\
+static inline {T} tack_log1p_{T}({T} a) {{
+    return fabs(a) < ({T})1e-30f ? a : log1p(a);
+}}
+"""
+
+
 class OpenCL(Dialect):
     name = "OpenCL C"
     types: ClassVar[dict[str, str]] = _TYPES
@@ -79,6 +87,7 @@ class OpenCL(Dialect):
     has_shuffles = False
     precise_options = ("-cl-fp32-correctly-rounded-divide-sqrt",)
     fast_options = ("-cl-denorms-are-zero",)
+    library: ClassVar[dict[str, str]] = {f"tack_log1p_{t}": _LOG1P.format(T=t) for t in ("f32", "f64")}
     reserved = frozenset(
         [
             *_KEYWORDS.split(),
@@ -89,7 +98,7 @@ class OpenCL(Dialect):
     )
 
     def math(self, name: str, dtype: DType) -> str:
-        return name  # overloaded
+        return f"tack_log1p_{dtype}" if name == "log1p" else name  # which are overloaded
 
     def bounds(self, block: tuple[int, int, int]) -> str:
         return f"__attribute__((reqd_work_group_size({', '.join(map(str, block))})))"

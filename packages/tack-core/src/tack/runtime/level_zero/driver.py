@@ -58,7 +58,9 @@ def start() -> list[Device]:
     if not _devices:
         try:
             drivers = api.handles("DriverGet")
-            found = [Device(driver, handle) for driver in drivers for handle in api.handles("DeviceGet", driver)]
+            found = [
+                Device(driver, handle) for driver in drivers for handle in api.handles("DeviceGet", driver)
+            ]
             _devices[:] = [device for device in found if _is_gpu(device)]
         except ZeError as error:
             raise RuntimeError(f"the Level Zero drivers do not list their devices: {error}") from error

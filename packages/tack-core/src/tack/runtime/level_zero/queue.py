@@ -123,11 +123,16 @@ class Queue:
         with self.lock:
             self.context.check_usable()
             number = self._appended
-            event = None if number == self._done and self._is_ordered else self.record()
+            event = None if self._is_done else self.record()
         if event is not None:
             self.wait_for(event)
             self._reached(number)
         self.collect()
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether it is known that nothing is queued."""
+        return self._appended == self._done and self._is_ordered
 
     def wait_for(self, event: Event) -> None:
         """Waits for an event that has been recorded."""
@@ -139,6 +144,9 @@ class Queue:
     def marker(self) -> Callable[[], bool]:
         """What tells whether all that is queued by now has been done; it raises as `wait` does."""
         with self.lock:
+            self.context.check_usable()
+            if self._is_done:
+                return lambda: True
             number, event = self._appended, self.record()
         return lambda: self._has_happened(number, event)
 
@@ -208,15 +216,8 @@ class Queue:
         with self.lock:
             if self._retired and self._retired[-1][0] > self._done:
                 self._look()
-            for _ in range(len(self._retired)):
-                try:
-                    entry = self._retired.popleft()
-                except IndexError:
-                    return
-                if entry[0] <= self._done:
-                    entry[1]()
-                else:
-                    self._retired.append(entry)
+            while self._retired and self._retired[0][0] <= self._done:
+                self._retired.popleft()[1]()
 
     def _look(self) -> None:
         """Sees how far the device is, by one event at a time."""

@@ -58,7 +58,7 @@ class Staging:
                 done += size
 
     def read(self, queue: Queue, target: int, source: int, nbytes: int) -> None:
-        """Copies to host memory, after what is queued by now: a part travels while the one before is taken."""
+        """Copies to host memory, after what is queued: a part travels while the one before is taken."""
         with self._lock:
             before: tuple[_Block, int, int, int] | None = None
             for start in range(0, nbytes, _BLOCK):
