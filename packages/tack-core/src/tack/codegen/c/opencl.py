@@ -51,7 +51,7 @@ _TYPES = {
 
 # The error that OpenCL allows may turn a denormal into zero, which is not within what the language allows.
 _LOG1P = """\
-static inline {T} tack_log1p_{T}({T} a) {{
+static inline __attribute__((always_inline)) {T} tack_log1p_{T}({T} a) {{
     return fabs(a) < ({T})1e-30f ? a : log1p(a);
 }}
 """
@@ -67,7 +67,8 @@ class OpenCL(Dialect):
         "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
     )
     entry = "__kernel"
-    function = "static inline"
+    # Some of them have barriers, for which compilers would have to inline them anyway.
+    function = "static inline __attribute__((always_inline))"
     constant = constant_global = "__constant"
     max_constant_bytes = 1 << 15
     shared = "__local"

@@ -111,6 +111,7 @@ class Queue:
         with self.lock:
             self.context.check_usable()
             event = self._pools[timed].take()
+            self._appended += 1
             self._call("CommandListAppendBarrier", event.handle, 0, None)
             event.is_queued = True
             self._is_ordered = True
@@ -122,8 +123,8 @@ class Queue:
         """Waits for all that is queued. Raises ``RuntimeError`` if something of it failed."""
         with self.lock:
             self.context.check_usable()
-            number = self._appended
             event = None if self._is_done else self.record()
+            number = self._appended
         if event is not None:
             self.wait_for(event)
             self._reached(number)
@@ -147,7 +148,8 @@ class Queue:
             self.context.check_usable()
             if self._is_done:
                 return lambda: True
-            number, event = self._appended, self.record()
+            event = self.record()
+            number = self._appended
         return lambda: self._has_happened(number, event)
 
     def _has_happened(self, number: int, event: Event) -> bool:
@@ -223,7 +225,8 @@ class Queue:
         """Sees how far the device is, by one event at a time."""
         try:
             if self._mark is None:
-                self._mark = self._appended, self.record()
+                event = self.record()
+                self._mark = self._appended, event
             number, event = self._mark
             if event.has_happened():
                 self._reached(number)
