@@ -222,9 +222,14 @@ def test_what_is_dropped_is_freed(emulated: Loader) -> None:
     for _ in range(100):
         y = tack.zeros(1000)
         affine(y, y, 1.0, 1.0)
-        time.sleep(0.002)
     del y
-    assert emulated.alive()["device"] < before["device"] + 90, "some go without a wait"
+    for _ in range(1000):  # without a wait: what is dropped looks how far the device is
+        tack.empty(1000)
+        if emulated.alive()["device"] < before["device"] + 10:
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("nothing was freed")
     tack.sync()
     gc.collect()
     after = emulated.alive()
