@@ -1,18 +1,25 @@
-"""Runs each conformance test on the device that ``--target`` names."""
+"""Runs each conformance test on the device that ``--target`` names.
+
+A device may lack f64. A test of it (one with the mark ``f64``, or an f64 among its parameters) must get the
+error that says so there, no other and not none; the summary counts such tests as refused. All other
+tests run, with their NumPy arrays of f64 as f32. Where ``print`` does nothing, a test of it (``prints``) must
+find what is to be printed missing, and is counted as silent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tack
 
-from .helpers import Rejection, reject
-from .upload import uploaded_arguments
+from .helpers import Rejection, is_refusal, is_silence, reject
+from .upload import keep_f64, uploaded_arguments
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +38,51 @@ def rejects(tmp_path: Path) -> Callable[..., Rejection]:
         return reject(tmp_path, kind, source, *args, **names)
 
     return check
+
+
+def _is_of_f64(item: pytest.Item) -> bool:
+    """Whether it is a test of f64."""
+    parameters = getattr(item, "callspec", None)
+    named = parameters is not None and any(map(_names_f64, parameters.params.values()))
+    return named or item.get_closest_marker("f64") is not None
+
+
+def _names_f64(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(map(_names_f64, value))
+    return any(value is kind for kind in (tack.f64, np.float64)) or (
+        isinstance(value, str) and value in _F64_NAMES
+    )
+
+
+_F64_NAMES = ("f64", "f8", "float64")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    device = tack.default_device()
+    expected: Callable[[BaseException], bool]
+    kept: AbstractContextManager[None]
+    if not device.supports_f64 and _is_of_f64(item):
+        expected, outcome, kept = is_refusal, "refused", keep_f64()
+    elif not device.supports_print and item.get_closest_marker("prints") is not None:
+        expected, outcome, kept = is_silence, "silent", nullcontext()
+    else:
+        return (yield)
+    with kept:
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as error:
+            if not expected(error):
+                raise
+        else:
+            pytest.fail(f"{item.name} is to be {outcome} on {device.label}, and it passed")
+    item.user_properties.append(("outcome", outcome))
+    return None
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    outcome = dict(report.user_properties).get("outcome")
+    if report.when == "call" and report.passed and isinstance(outcome, str):
+        return outcome, outcome[0], outcome.upper()
+    return None

@@ -17,6 +17,8 @@ import pytest
 
 import tack
 
+from .upload import narrowed
+
 OPEN, CLOSE = "«", "»"  # mark the construct that a diagnostic must point to
 _numbers = itertools.count()
 
@@ -48,7 +50,7 @@ def launch(kernel: Any, *args: Any) -> Any:
     """
     if tack.default_device().name == "cpu":
         return kernel(*args)
-    moved = [tack.asarray(a) if isinstance(a, np.ndarray) and a.ndim == 0 else a for a in args]
+    moved = [tack.asarray(narrowed(a)) if isinstance(a, np.ndarray) and a.ndim == 0 else a for a in args]
     result = kernel(*moved)
     for host, device in zip(args, moved, strict=True):
         if device is not host and host.flags.writeable:
@@ -60,11 +62,30 @@ def launch(kernel: Any, *args: Any) -> Any:
 def atomics_on(name: str) -> Iterator[None]:
     """A block that launches a kernel with atomics on elements of a dtype, which some devices refuse."""
     device = tack.default_device()
-    if name in (dtype.name for dtype in device.supported_atomic_dtypes):
+    refused_before = name == "f64" and not device.supports_f64
+    if refused_before or name in (dtype.name for dtype in device.supported_atomic_dtypes):
         yield
         return
     with pytest.raises(TypeError, match=f"{device.label} has no atomics on {name}; it has them on i32"):
         yield
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether it is the error by which the default device refuses f64, in an array or in a kernel.
+
+    The first line is compared whole.
+    """
+    device = tack.default_device()
+    supported = ", ".join(dtype.name for dtype in device.supported_dtypes)
+    line = str(error).partition("\n")[0]
+    wanted = rf"(kernel '\w+': )?{re.escape(device.label)} has no f64"
+    wanted += rf"(, the scalar of [^;]+| for '[\w.]+')?; it supports: {supported}"
+    return type(error) is TypeError and re.fullmatch(wanted, line) is not None
+
+
+def is_silence(error: BaseException) -> bool:
+    """Whether a test of ``print`` failed because nothing was printed, or because nobody failed to print."""
+    return isinstance(error, AssertionError | pytest.fail.Exception)
 
 
 def values(expressions: Sequence[str], dtype: Any, /, *, setup: str = "", **args: Any) -> list[Any]:

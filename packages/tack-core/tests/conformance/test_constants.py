@@ -58,6 +58,7 @@ def test_typed_constants_take_part_in_promotion() -> None:
     assert got == [8, 64, 32]
 
 
+@pytest.mark.f64
 def test_untyped_float_constants_are_weak_and_typed_ones_are_not() -> None:
     tenth32 = float(np.float32(0.1))
     got = values(
@@ -258,6 +259,7 @@ def test_runtime_index_out_of_range_is_clamped_at_both_ends() -> None:
     assert got == [100, 100, 119, 119, 119, 100]
 
 
+@pytest.mark.f64
 def test_table_of_floats_with_a_dtype() -> None:
     table = tack.constant(tuple(0.1 * k for k in range(20)), tack.f64)
     assert value("T[k]", np.float64, k=3, _T=table) == 0.1 * 3

@@ -11,6 +11,8 @@ import pytest
 
 import tack
 
+from .upload import pointer
+
 
 @tack.kernel
 def affine(x: Any, y: Any, a: Any, b: Any) -> None:
@@ -19,7 +21,7 @@ def affine(x: Any, y: Any, a: Any, b: Any) -> None:
 
 
 @tack.kernel
-def last(x: Any) -> tack.f64:
+def last(x: Any) -> float:
     for _i in range(1):
         pass
     return x[x.shape[0] - 1]
@@ -31,6 +33,7 @@ def say(x: Any) -> None:
         print("value", x[i])
 
 
+@pytest.mark.f64
 def test_launches_fills_and_copies_are_replayed_in_order() -> None:
     x, y, z = tack.arange(1000, dtype=tack.f64), tack.zeros(1000, tack.f64), tack.zeros(1000, tack.f64)
     with tack.capture() as graph:
@@ -88,11 +91,11 @@ def test_arguments_can_be_changed() -> None:
     graph.calls[0].update(x=other, b=1.0)
     graph.launch()
     assert y[0] == 37
-    wide = tack.zeros(20, tack.f64)
+    wide = tack.zeros(20, tack.i32)
     graph.calls[1].update(x=wide, y=wide, b=3.0)  # another variant, and another range
     graph.launch()
     assert y[0] == 36
-    assert wide.numpy().tolist() == [3.0] * 20
+    assert wide.numpy().tolist() == [3] * 20
 
 
 def test_changes_that_a_call_would_refuse_leave_the_graph_as_it_was() -> None:
@@ -106,7 +109,7 @@ def test_changes_that_a_call_would_refuse_leave_the_graph_as_it_was() -> None:
     with pytest.raises(TypeError, match="'y'"):
         call.update(y="text")
     with pytest.raises(ValueError, match="read-only"):
-        call.update(y=tack.array_from_ptr(y.address, tack.f32, 10, owner=y))
+        call.update(y=tack.array_from_ptr(pointer(y), tack.f32, 10, owner=y))
     graph.launch()
     assert y[3] == 2
 
@@ -164,8 +167,9 @@ def test_empty_graphs_and_ranges() -> None:
     assert len(graph) == 1
 
 
+@pytest.mark.prints
 def test_what_cannot_be_captured() -> None:
-    x = tack.ones(10, tack.f64)
+    x = tack.ones(10)
     with tack.capture() as graph:
         with pytest.raises(RuntimeError, match="'last' has a result"):
             last(x)

@@ -57,7 +57,7 @@ def test_sizes_from_literals_constants_and_dimensions() -> None:
         def kernel(o, x):
             for i in range(1):
                 a = tack.local_array(N * 2 + 1, tack.i32)
-                b = tack.local_array((2, N), tack.f64)
+                b = tack.local_array((2, N), tack.f32)
                 c = tack.local_array(x.shape[1], tack.u8)
                 d = tack.local_array((x.shape[0] + 1, 2), tack.i64)
                 for k in range(9):

@@ -283,6 +283,7 @@ def test_unary_function_in_f32(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", UNARY)
+@pytest.mark.f64
 def test_unary_function_in_f64(function: str) -> None:
     x = inputs(function, "f64", 1500)
     check(function, "f64", UNARY[function][1], [(v,) for v in x.tolist()], both_paths(function, x))
@@ -301,6 +302,7 @@ def test_binary_function_in_f32(function: str) -> None:
 
 
 @pytest.mark.parametrize("function", BINARY)
+@pytest.mark.f64
 def test_binary_function_in_f64(function: str) -> None:
     x, y = pairs(function, "f64", 500)
     check(
@@ -363,6 +365,7 @@ def test_ulps_measures() -> None:
 # --- types, names, arity ----------------------------------------------------------------------
 
 
+@pytest.mark.f64
 def test_result_is_f64_if_an_argument_is() -> None:
     d, f, k = np.array([2.0]), np.array([2.0], np.float32), 2
     root, root32 = math.sqrt(2), float(np.sqrt(np.float32(2)))

@@ -168,6 +168,7 @@ def test_order_of_atomics(case: str) -> None:
     assert (int(y[0]), int(x[0])) == (result, element)
 
 
+@pytest.mark.prints
 def test_inlined_calls_keep_their_place_among_atomics_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
     source = """
         @tack.func

@@ -268,6 +268,7 @@ def test_32_unused_scalar_past_32_bits() -> None:
 
 
 @pytest.mark.parametrize("number", [42.0, math.nan, 0.1])
+@pytest.mark.f64
 def test_29_float_scalars_reach_both_precisions(number: float) -> None:
     for dtype in (np.float32, np.float64):
         o = np.zeros(1, dtype)
@@ -480,6 +481,7 @@ def test_108_misspelled_module_attributes_get_a_suggestion(rejects: Rejects) -> 
     )
 
 
+@pytest.mark.prints
 def test_115_prints_of_many_iterations_and_special_floats(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = build(
         """

@@ -14,6 +14,7 @@ import tack
 from tack.dtypes import as_dtype
 
 from .helpers import Rejection, atomics_on, build, launch, run
+from .upload import observed
 
 Rejects = Callable[..., Rejection]
 
@@ -378,7 +379,7 @@ def test_locals_do_not_leak_from_one_iteration_of_a_chunk_to_the_next() -> None:
 def test_float_min_and_max_are_atomic() -> None:
     v = np.random.default_rng(3).uniform(-1, 1, 300_000)
     for name in ("f32", "f64"):
-        given = v.astype(as_dtype(name).numpy)
+        given = v.astype(observed(as_dtype(name).numpy))
         x = np.array([np.inf, -np.inf], given.dtype)
         with atomics_on(name):
             launch(

@@ -281,6 +281,7 @@ def test_numpy_subclasses_and_maps(tmp_path: Path) -> None:
     assert sub.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.f64
 def test_tack_arrays_and_numpy_arrays_mix() -> None:
     kernel = build(
         "@tack.kernel\ndef kernel(a, b):\n    for i in range(a.shape[0]):\n        b[i] = a[i] * 2\n"

@@ -158,6 +158,7 @@ def test_booleans_are_i32_zero_or_one(flag: Any) -> None:
     assert type_of("b", b=flag) == "i32"
 
 
+@pytest.mark.f64
 def test_float_argument_is_f64_if_any_array_is() -> None:
     number = 0.1
     single, double = float(np.float32(0.1)), 0.1
@@ -180,6 +181,7 @@ def test_float_argument_is_f64_if_any_array_is() -> None:
 
 
 @pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), -0.0, 1e300, 1e-300])
+@pytest.mark.f64
 def test_special_float_arguments(number: float) -> None:
     same([value("s", np.float64, s=number)], [number], ["f64"])
     same([value("s", np.float32, s=number)], [float(np.float32(number))], ["f32"])
@@ -275,6 +277,7 @@ def test_parameter_pinned_to_an_integer_type(name: str, quoted: bool) -> None:
         launch(kernel, o, np.zeros(3))
 
 
+@pytest.mark.f64
 def test_parameter_pinned_to_a_float_type() -> None:
     single = build("@tack.kernel\ndef kernel(o, s: tack.f32):\n    for i in range(1):\n        o[i] = s\n")
     double = build(
@@ -368,6 +371,7 @@ def weak_cases() -> dict[str, float]:
 
 
 @pytest.mark.parametrize("chunk", range(4))
+@pytest.mark.f64
 def test_weak_literals(chunk: int) -> None:
     cases = dict(list(weak_cases().items())[chunk::4])
     setup = """
@@ -393,6 +397,7 @@ def test_each_literal_converts_once_from_its_exact_value() -> None:
     assert got == [float(f(0.1) + f(0.2)), float(f(1) / f(3)), float(f(0.7) * f(0.1))]
 
 
+@pytest.mark.f64
 def test_weak_literal_meets_f64_in_an_atomic() -> None:
     x = np.zeros(1)
     kernel = build(
@@ -403,6 +408,7 @@ def test_weak_literal_meets_f64_in_an_atomic() -> None:
         assert x[0] == 0.1
 
 
+@pytest.mark.f64
 def test_float_literals_compare_in_the_operands_type() -> None:
     f = np.array([0.1], np.float32)
     d = np.array([0.1])
@@ -423,6 +429,7 @@ def test_division_of_literals_is_ieee() -> None:
 
 
 @pytest.mark.parametrize("module", ["math", "np"])
+@pytest.mark.f64
 def test_named_numbers_read_as_literals(module: str) -> None:
     import math
 
@@ -470,6 +477,7 @@ def test_loop_indices_are_i64() -> None:
     assert values(["clz(w ^ w)", "clz(q ^ q)"], np.int32, setup=setup) == [64, 64]
 
 
+@pytest.mark.f64
 def test_conditional_expression_promotes_its_arms() -> None:
     a, b = np.array([-5], np.int8), np.array([200], np.uint8)
     assert type_of("a[0] if a[0] else b[0]", a=a, b=b) == "i16"

@@ -460,6 +460,7 @@ if True:
     assert o.tolist() == [4, 4]
 
 
+@pytest.mark.f64
 def test_import_styles() -> None:
     source = """
         import tack as tk

@@ -144,7 +144,7 @@ def test_transposition_over_two_dimensions() -> None:
 
 def test_iteration_until_the_workgroup_has_converged() -> None:
     """The condition of the loop is a block reduction, which each round evaluates anew."""
-    x = uniform(512, np.float64) * 10
+    x = (uniform(512, np.float64) * 10).astype(np.float32)
     o, rounds = np.zeros_like(x), np.zeros(2, np.int32)
     run(
         """
@@ -153,7 +153,7 @@ def test_iteration_until_the_workgroup_has_converged() -> None:
             for i in range(len(x)):
                 y = x[i]
                 n = 0
-                while tack.block_max(abs(y * y - x[i])) > 1e-9:
+                while tack.block_max(abs(y * y - x[i])) > 1e-4:
                     y = 0.5 * (y + x[i] / y)
                     n += 1
                 o[i] = y
@@ -162,10 +162,10 @@ def test_iteration_until_the_workgroup_has_converged() -> None:
         """,
         *(x, o, rounds),
     )
-    np.testing.assert_allclose(o, np.sqrt(x), rtol=1e-6)
+    np.testing.assert_allclose(o, np.sqrt(x), rtol=1e-5)
     for group, count in zip(x.reshape(2, 256), rounds, strict=True):
         y, n = group.copy(), 0
-        while np.max(np.abs(y * y - group)) > 1e-9:
+        while np.max(np.abs(y * y - group)) > 1e-4:
             y, n = 0.5 * (y + group / y), n + 1
         assert n == count
 

@@ -2,6 +2,8 @@
 
 A call with NumPy arrays runs on the CPU, whatever the default device is. So that a test means the device
 it was asked for, its NumPy arguments are copied there, with the same overlaps and alignment, and back.
+
+A device without f64 gets arrays of f64 as f32, unless the test is one of f64 (`keep_f64`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,39 @@ from tack.runtime.array import Array
 from tack.runtime.dispatch import default_backend
 
 _ALIGNMENT = 64
+_keeps_f64 = False
+
+
+@contextmanager
+def keep_f64() -> Iterator[None]:
+    """Inside, arrays of f64 stay that on every device, so that one without it refuses them."""
+    global _keeps_f64
+    _keeps_f64 = True
+    try:
+        yield
+    finally:
+        _keeps_f64 = False
+
+
+def pointer(array: Array, offset: int = 0) -> Any:
+    """What `tack.array_from_ptr` takes for the memory of an array, from a byte on."""
+    if array.device.name == "metal":
+        return array.share().handle, offset
+    return array.address + offset
+
+
+def observed(dtype: Any) -> Any:
+    """The dtype in which a test stores what it looks at."""
+    lacking = as_dtype(dtype) is tack.f64 and not (_keeps_f64 or tack.default_device().supports_f64)
+    return np.float32 if lacking else dtype
+
+
+def narrowed(value: np.ndarray) -> np.ndarray:
+    """An array as it is copied to the default device."""
+    if value.dtype != np.float64 or _keeps_f64 or tack.default_device().supports_f64:
+        return value
+    with np.errstate(over="ignore"):
+        return value.astype(np.float32)
 
 
 @contextmanager
@@ -76,12 +111,36 @@ def _upload_group(values: list[Any], group: list[tuple[int, Any]]) -> list[Calla
     inside = memory[shift:]
     tack.copyto(inside, host)
     backend = default_backend()
+    if all(narrowed(v).dtype != v.dtype and v.flags.aligned for _, v in group):
+        return _upload_narrowed(values, group, host)
     for k, value in group:
         offset = shift + value.ctypes.data - low
         writable, dtype = value.flags.writeable, as_dtype(value.dtype)
         if backend.requires_alignment and value.ctypes.data % dtype.itemsize:  # which this refuses
-            tack.array_from_ptr(memory.address + offset, dtype, value.shape, owner=memory)
+            tack.array_from_ptr(pointer(memory, offset), dtype, value.shape, owner=memory)
         values[k] = Array(backend, memory._buffer, dtype, value.shape, writable=writable, offset=offset)
     if not any(v.flags.writeable for _, v in group):
         return []
     return [lambda: np.copyto(host, inside.numpy())]
+
+
+def _upload_narrowed(
+    values: list[Any], group: list[tuple[int, Any]], host: np.ndarray
+) -> list[Callable[[], None]]:
+    """The same for arrays of f64 that become f32. Only elements that have changed are copied back."""
+    wide = host.view(np.float64)
+    given = narrowed(wide)
+    memory = tack.asarray(given)
+    for k, value in group:
+        offset = (value.ctypes.data - host.ctypes.data) // 2
+        writable = value.flags.writeable
+        values[k] = Array(
+            memory._backend, memory._buffer, tack.f32, value.shape, writable=writable, offset=offset
+        )
+
+    def copy() -> None:
+        found = memory.numpy()
+        changed = found.view(np.uint32) != given.view(np.uint32)
+        wide[changed] = found[changed]
+
+    return [copy] if any(v.flags.writeable for _, v in group) else []

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.array import Array
     from tack.runtime.device import Device
+    from tack.runtime.dlpack import Import
     from tack.runtime.graph import Step
     from tack.runtime.learn import Plan
     from tack.runtime.sharing import SharedMemory
@@ -61,6 +62,9 @@ class Buffer(ABC):
     """
 
     __slots__ = ("address", "foreign", "nbytes", "owned", "owner")
+
+    # Whether all bytes are zero until somebody writes.
+    starts_zeroed = False
 
     def __init__(self, address: int, nbytes: int, *, owned: bool, owner: object = None) -> None:
         self.foreign: bytearray | None = None
@@ -141,6 +145,7 @@ class Backend(ABC):
         supported_atomic_dtypes: element types that atomics may update.
         supports_device_reductions: whether `reduce_array` runs on the device.
         supports_workgroups: whether kernels may use shared memory, barriers and lane ids.
+        supports_print: whether ``print`` in kernels prints; otherwise it does nothing.
         specializes_disjoint: whether calls whose written arrays overlap no other have code of their own.
         wraps_host_memory: whether its kernels can use NumPy's memory where it is.
         iteration_cache: bytes of local arrays that each iteration has in a fast cache to itself; 0: few.
@@ -157,6 +162,7 @@ class Backend(ABC):
     supported_atomic_dtypes: tuple[DType, ...] = ()
     supports_device_reductions: bool = False
     supports_workgroups: bool = False
+    supports_print: bool = True
     specializes_disjoint: bool = False
     wraps_host_memory: bool = False
     iteration_cache: int = 0
@@ -295,6 +301,14 @@ class Backend(ABC):
     def graph(self, steps: Sequence[Step]) -> Callable[[], None]:
         """What runs the steps in their order."""
         raise NotImplementedError(f"{self.label} cannot capture launches")
+
+    def dlpack_data(self, array: Array) -> tuple[int, int]:
+        """What DLPack calls the data of an array on this device, and where in it the array starts."""
+        return array.address, 0
+
+    def wrap_dlpack(self, tensor: Import) -> Buffer:
+        """`wrap_ptr` of a tensor on this device."""
+        return self.wrap_ptr(tensor.address, tensor.dtype, tensor.shape, tensor.owner)
 
     def memory_space(self, ptr: int) -> str:
         """Where the address points: ``"cpu"``, or a space that the backend documents."""

@@ -65,6 +65,11 @@ class Device:
         return self._backend.supports_workgroups
 
     @property
+    def supports_print(self) -> bool:
+        """Whether ``print`` in kernels prints; on other devices it does nothing."""
+        return self._backend.supports_print
+
+    @property
     def supports_device_reductions(self) -> bool:
         """Whether ``Array.sum`` and friends run on the device rather than in NumPy."""
         return self._backend.supports_device_reductions

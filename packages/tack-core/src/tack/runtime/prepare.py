@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tack.dtypes import i64
+from tack.dtypes import f64, i64
 from tack.errors import UnsupportedSyntaxError, diagnostic
 from tack.ir import nodes as ir
 from tack.ir.passes.infer_types import bind_params, infer_types
 from tack.ir.passes.localize import localize
 from tack.ir.passes.resolve_dims import resolve_dims
 from tack.ir.passes.sampling import choose_sampling
+from tack.ir.passes.without_f64 import find_f64, fold_f64, narrow_result
 from tack.ir.pipeline import Pass, run_pipeline
 from tack.ir.traversal import replace, walk_statements
 from tack.ir.workgroups import requires_full_workgroups
 from tack.runtime import debug, settings
+from tack.runtime.array import lacks
 from tack.runtime.bounds import check_bound_types
 from tack.runtime.facts import stored_params
 
@@ -59,6 +61,8 @@ def prepare(
         for param, ty in zip(template.params, types, strict=False)
         if ty.texture_shape is not None and backend.texture_in_hardware(ty.texture_shape)
     }
+    if not backend.supports_f64:
+        template = narrow_result(template)
     passes = [
         Pass("choose_sampling", lambda k: choose_sampling(k, in_hardware)),
         Pass("bind_params", lambda k: bind_params(k, bound)),
@@ -66,12 +70,18 @@ def prepare(
         Pass("infer_types", lambda k: infer_types(k, shapes, checks)),
         Pass("localize", localize),
     ]
+    if not backend.supports_f64:
+        passes.append(Pass("fold_f64", fold_f64))
     try:
         typed = run_pipeline(template, passes, verify=settings.verify())
     except RecursionError:
         message = "an expression nests too deeply"
         hint = "split it into several statements"
         raise diagnostic(UnsupportedSyntaxError, message, template.loc, hint=hint) from None
+    if not backend.supports_f64:
+        wide = find_f64(typed)
+        if wide is not None:
+            raise diagnostic(TypeError, lacks(backend, f64), wide.loc, hint="compute in tack.f32")
     if requires_full_workgroups(typed):
         from tack.ir.passes.participation import participation
 

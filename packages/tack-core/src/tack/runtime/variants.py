@@ -19,7 +19,7 @@ from tack.errors import diagnostic
 from tack.lang.device_class import Token, on_retire
 from tack.lang.kernel import Elements
 from tack.runtime import debug, settings
-from tack.runtime.array import Array
+from tack.runtime.array import Array, lacks
 from tack.runtime.expand import Expanded, expand, tokens_in
 from tack.runtime.facts import TemplateFacts
 from tack.runtime.profile import note_variant
@@ -220,8 +220,7 @@ def param_types(
         if type(arg) is Array:
             dtype = arg.scalar
             if dtype not in backend.supported_dtypes:
-                known = ", ".join(d.name for d in backend.supported_dtypes)
-                message = f"argument '{param.name}' is {dtype}, which {backend.label} lacks; it has {known}"
+                message = lacks(backend, dtype, f" for '{param.name}'")
                 raise TypeError(f"kernel '{kernel.__name__}': {message}")
             if param.pinned is not None:
                 message = (
