@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tack.codegen.c.emitter import Emitter
-from tack.dtypes import u64
+from tack.dtypes import u32, u64
 from tack.ir.nodes import Bounds
 
 __all__ = ["check_race", "violation"]
@@ -20,9 +20,9 @@ RACE = "-1"
 _RECORD = """\
 {head} {{
     volatile {space}i64 *seen = errors;
-    {space}u64 *record = ({space}u64 *)errors;
+    {space}u32 *record = ({space}u32 *)errors;
     for (;;) {{
-        const u64 state = seen[0];
+        const u32 state = seen[0];
         if (state == 1 && seen[5] <= iteration)
             return -1;
         if (state == 2 || {swap} != state)
@@ -50,8 +50,8 @@ def violation(fn: Emitter, site: int, axis: str, index: str, extent: str) -> str
         for line in _RECORD.format(
             head=f"{fn.dialect.function} {head}",
             space=fn.dialect.global_space,
-            swap=fn.dialect.atomic("cas", u64, "record", "state", "2"),
-            release=fn.dialect.atomic("exchange", u64, "record", "1"),
+            swap=fn.dialect.atomic("cas", u32, "record", "state", "2"),
+            release=fn.dialect.atomic("exchange", u32, "record", "1"),
             fence=fn.dialect.fence,
         ).splitlines():
             fn.line(line)
@@ -67,7 +67,8 @@ def check_race(fn: Emitter, array: str, site: Bounds, at: str) -> None:
         return
     last = fn.temporary(fn.unit.arrays[writers])
     own = f"{fn.iteration} + 1"
-    slot = f"({fn.dialect.global_space}u64 *)&{fn.name(writers)}[{at}]"
-    fn.line(f"{last} = {fn.dialect.atomic('exchange', u64, slot, own)};")
+    word = u64 if fn.dialect.has_long_atomics else u32  # in the low half, which counts iterations as far
+    slot = f"({fn.dialect.global_space}{word} *)&{fn.name(writers)}[{at}]"
+    fn.line(f"{last} = {fn.dialect.atomic('exchange', word, slot, own)};")
     with fn.braces(f"if ({last} != 0 && {last} != {own})"):
         fn.line(f"{violation(fn, fn.unit.sites[id(site)], RACE, at, f'{last} - 1')};")

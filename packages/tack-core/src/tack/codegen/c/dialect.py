@@ -6,8 +6,29 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tack.dtypes import DType
+from tack.record import Record
 
-__all__ = ["Dialect"]
+__all__ = ["Dialect", "Head", "Slot"]
+
+
+class Slot(Record):
+    """A parameter of a kernel function: its type, up to the name, and the name."""
+
+    type: str
+    name: str
+    is_texture: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"{self.type}{self.name}"
+
+
+class Head(Record):
+    """How a kernel function begins: lines before it, its head, and the first lines of its body."""
+
+    text: str
+    before: Sequence[str] = ()
+    first: Sequence[str] = ()
 
 
 class Dialect:
@@ -33,7 +54,10 @@ class Dialect:
         unrolled, rolled: the line before a loop that is to be unrolled, or that is not to be.
         atomic_dtypes: names of the element types that atomics work on.
         has_float_atomics: whether ``add`` is among those on floats.
+        has_long_atomics: whether there are atomics on numbers of 64 bits for our own records.
         has_shuffles: whether `shuffle_down` exists.
+        has_goto: whether there is that statement.
+        has_print: whether ``print`` does anything.
         precise_options, fast_options: what the compiler is told for a kernel without and with
             ``fastmath=True``.
         functions: the names of builtin functions where they differ from C's; ``"f32"`` ones then have no
@@ -65,7 +89,10 @@ class Dialect:
     rolled: str
     atomic_dtypes: tuple[str, ...]
     has_float_atomics: bool = True
+    has_long_atomics: bool = True
     has_shuffles: bool = True
+    has_goto: bool = True
+    has_print: bool = True
     precise_options: tuple[str, ...] = ()
     fast_options: tuple[str, ...] = ()
     functions: ClassVar[dict[str, str]] = {}
@@ -76,6 +103,11 @@ class Dialect:
         """The name of a function of C's ``math.h`` in the precision of ``dtype``."""
         name = self.functions.get(name, name)
         return f"{name}f" if dtype.bits == 32 else name
+
+    def kernel(self, name: str, block: tuple[int, int, int], slots: Sequence[Slot]) -> Head:
+        """How a kernel function begins."""
+        listed = ",\n    ".join(slot.text for slot in slots)
+        return Head(f"{self.entry} void {self.bounds(block)} {name}(\n    {listed})")
 
     def bounds(self, block: tuple[int, int, int]) -> str:
         """What a kernel function says of the size of its blocks."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tack.codegen.c.dialect import Dialect
+from tack.codegen.c.exits import Exits
 from tack.codegen.c.names import Names
 from tack.codegen.c.scopes import Declarations
 from tack.codegen.c.terms import Term
@@ -66,6 +67,7 @@ class Emitter:
         self._depth = 0
         self.declarations = Declarations(set(), set(), [])
         self.labels: dict[str, str] = {}
+        self.exits = Exits()
         self.loops = 0  # around the current statement, but for those over the parallel range
         self.loaded: dict[int, str] = {}  # id(Load) -> the variable that has its value
         self.lane = ""  # the expression for the lane's number, in a kernel that uses workgroups
@@ -89,17 +91,26 @@ class Emitter:
             printable = "".join(c if c.isprintable() else " " for c in text)
             self.line(f"// {printable}".rstrip("\\ "))  # a backslash would continue the comment
 
+    @property
+    def position(self) -> int:
+        """Where the next line comes, for `insert`."""
+        return len(self._lines)
+
+    def insert(self, position: int, text: str) -> None:
+        """A line before those that have come since, as deep as these are now."""
+        self._lines.insert(position, "    " * self._depth + text)
+
     def label(self, name: str) -> None:
         self._lines.append("    " * (self._depth - 1) + f"{name}:;")
 
     @contextmanager
-    def braces(self, head: str = "") -> Iterator[None]:
+    def braces(self, head: str = "", tail: str = "") -> Iterator[None]:
         """Lines in braces after ``head``."""
         self.line(f"{head} {{" if head else "{")
         self._depth += 1
         yield
         self._depth -= 1
-        self.line("}")
+        self.line("}" + tail)
 
     @contextmanager
     def orelse(self) -> Iterator[None]:
@@ -112,7 +123,7 @@ class Emitter:
     def loop(self, head: str) -> Iterator[None]:
         """The body of a loop of the kernel's."""
         self.loops += 1
-        with self.braces(head):
+        with self.exits.target(self, head):
             yield
         self.loops -= 1
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
-from tack.codegen.c.dialect import Dialect
+from tack.codegen.c.dialect import Dialect, Slot
 from tack.codegen.c.early import early_loads
 from tack.codegen.c.emitter import Emitter, Unit
 from tack.codegen.c.expressions import dtype_of, text, value
@@ -68,6 +69,7 @@ def generate(kernel: Kernel, dialect: Dialect, *, disjoint: bool = False) -> Sou
         module.entry,
         module.result if kernel.result is not None else None,
         module.geometry,
+        module.prints,
         dialect.fast_options if kernel.fastmath else dialect.precise_options,
     )
 
@@ -82,12 +84,12 @@ class _Module:
         nodes = list(walk(kernel))
         prints = [n for n in walk_statements(kernel) if isinstance(n, Print)]
         checks = [n for n in nodes if isinstance(n, Bounds | NonZero)]
-        self.prints, self.checked = bool(prints), bool(checks)
+        self.prints, self.checked = bool(prints) and dialect.has_print, bool(checks)
         sites = [*enumerate(prints), *enumerate(checks)]
         self.unit = Unit(kernel, dialect, {id(site): number for number, site in sites})
         self.written = {n.array for n in nodes if isinstance(n, Store | Atomic)}
         self.arrays = [n for n in walk_statements(kernel) if isinstance(n, LocalArray)]
-        self.buffer = f"{dialect.global_space}u64 *{BUFFER}"
+        self.buffer = Slot(f"{dialect.global_space}u64 *", BUFFER)
         self.scratch = scratch_arrays(kernel, dialect)
         self.check_types(nodes)
         self.check_sizes()
@@ -124,29 +126,40 @@ class _Module:
 
     # --- parameters ---
 
-    def parameter(self, name: str, restrict: str = "") -> str:
-        """The declaration of a parameter."""
+    def slot(self, name: str, restrict: str = "") -> Slot:
+        """A parameter."""
         kind, own = self.params[name], self.unit.names[name]
         if isinstance(kind, DType):
-            return f"{kind} {own}"
+            return Slot(f"{kind} ", own)
         if name in self.textures:
-            return f"{self.dialect.texture} {own}"
+            return Slot(f"{self.dialect.texture} ", own, is_texture=True)
         const = "" if name in self.written or name.startswith("debug.") else "const "
-        return f"{self.dialect.global_space}{const}{kind.dtype} *{restrict}{own}"
+        return Slot(f"{self.dialect.global_space}{const}{kind.dtype} *{restrict}", own)
 
-    def signature(
-        self, name: str, block: tuple[int, int, int], restrict: str = "", extra: Sequence[str] = ()
-    ) -> str:
-        """The head of a kernel function, whose parameters are the slots of a launch."""
-        slots = [self.parameter(p, restrict) for p in self.params]
-        slots += [f"i64 {name}" for dimension in self.dims for name in dimension]
+    @contextmanager
+    def kernel_function(
+        self,
+        fn: Emitter,
+        name: str,
+        block: tuple[int, int, int],
+        restrict: str = "",
+        extra: Iterable[Slot] = (),
+    ) -> Iterator[None]:
+        """A function that launches call, whose parameters are their slots."""
+        slots = [self.slot(p, restrict) for p in self.params]
+        slots += [Slot("i64 ", name) for dimension in self.dims for name in dimension]
         slots += [self.buffer] if self.prints else []
-        listed = ",\n    ".join([*slots, *extra])
-        return f"{self.dialect.entry} void {self.dialect.bounds(block)} {name}(\n    {listed})"
+        head = self.dialect.kernel(name, block, [*slots, *extra])
+        for line in head.before:
+            fn.line(line)
+        with fn.function(head.text):
+            for line in head.first:
+                fn.line(line)
+            yield
 
-    def entry_signature(self) -> str:
-        restrict = f"{self.dialect.restrict} " if self.disjoint else ""
-        return self.signature(self.entry, self.geometry.block, restrict)
+    def entry_function(self, fn: Emitter) -> AbstractContextManager[None]:
+        restrict = f"{self.dialect.restrict} " if self.disjoint and self.dialect.restrict else ""
+        return self.kernel_function(fn, self.entry, self.geometry.block, restrict)
 
     # --- functions ---
 
@@ -166,8 +179,8 @@ class _Module:
         fn = Emitter(unit)
         fn.iteration = "tack_number" if self.checked else None
         fn.loaded = {id(load): name for name, loads in zip(values, early, strict=True) for load in loads}
-        head = [self.parameter(p) for p in passed]
-        head += [self.buffer] if self.prints else []
+        head = [self.slot(p).text for p in passed]
+        head += [self.buffer.text] if self.prints else []
         head += ["i64 tack_number"] if self.checked else []
         head += [f"{unit.arrays[loads[0].array]} {name}" for name, loads in zip(values, early, strict=True)]
         head += [f"{fn.local_type(name)} {names[name]}" for name in (*carried, *kernel.loop.vars)]
@@ -180,7 +193,7 @@ class _Module:
         if self.checked:
             first.append("tack_number" if len(self.dims) > 1 else "tack_at0")
         iteration = _Iteration(self, entry, first, early, values, [names[name] for name in carried])
-        with entry.function(self.entry_signature()):
+        with self.entry_function(entry):
             self.begin(entry, kernel.before)
             statements(entry, kernel.before)
             iterations(entry, self.geometry, self.counts, iteration)
@@ -192,7 +205,7 @@ class _Module:
         body = (*kernel.before, *kernel.loop.body)
         fn = Emitter(self.unit)
         fn.lane, fn.iteration = "tack_lane", "tack_number" if self.checked else None
-        with fn.function(self.entry_signature()):
+        with self.entry_function(fn):
             fn.line(f"const i32 tack_lane = {self.dialect.thread_index(0)};")
             fn.line(f"const i64 tack_number = (i64){self.dialect.block_index(0)} * {WORKGROUP} + tack_lane;")
             for name, (dtype, size) in self.scratch.items():
@@ -221,8 +234,8 @@ class _Module:
         assert kernel.result_type is not None
         body = (*kernel.before, *kernel.after)
         fn = Emitter(self.unit)
-        out = f"{self.dialect.global_space}{kernel.result_type} *tack_out"
-        with fn.function(self.signature(self.result, (1, 1, 1), extra=[out])):
+        out = Slot(f"{self.dialect.global_space}{kernel.result_type} *", "tack_out")
+        with self.kernel_function(fn, self.result, (1, 1, 1), extra=[out]):
             self.begin(fn, (*body, Assign("", kernel.result)), ("",))
             statements(fn, body)
             found = convert(fn, value(fn, kernel.result), dtype_of(kernel.result), kernel.result_type)

@@ -24,11 +24,13 @@ class Source(Record):
     """One translation unit.
 
     ``entry`` is the name of the kernel function and ``result`` that of the one that writes the return
-    expression's value, if there is one. ``options`` are what the compiler is told for this kernel alone.
+    expression's value, if there is one. ``prints`` says whether they take a print buffer. ``options`` are
+    what the compiler is told for this kernel alone.
     """
 
     text: str
     entry: str
     result: str | None
     geometry: Geometry
+    prints: bool
     options: tuple[str, ...]

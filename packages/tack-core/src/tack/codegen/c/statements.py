@@ -36,6 +36,7 @@ from tack.ir.nodes import (
     Store,
     While,
 )
+from tack.ir.traversal import walk_statements
 
 __all__ = ["STATEMENTS", "statements"]
 
@@ -160,14 +161,23 @@ def _if(fn: Emitter, node: If) -> None:
 
 
 def _break(fn: Emitter, node: Break) -> None:
-    fn.line("break;")
+    fn.exits.leave(fn, "break")
 
 
 def _continue(fn: Emitter, node: Continue) -> None:
-    fn.line("continue;" if fn.loops else "return;")
+    if fn.loops:
+        fn.exits.leave(fn, "continue")
+    else:
+        fn.line("return;")
 
 
 def _block(fn: Emitter, node: Block) -> None:
+    if not fn.dialect.has_goto and any(
+        isinstance(n, Leave) and n.label == node.label for n in walk_statements(node)
+    ):
+        with fn.exits.target(fn, "do", node.label):
+            statements(fn, node.body)
+        return
     fn.labels.pop(node.label, None)  # that of a block before this one
     with fn.braces():
         statements(fn, node.body)
@@ -176,6 +186,9 @@ def _block(fn: Emitter, node: Block) -> None:
 
 
 def _leave(fn: Emitter, node: Leave) -> None:
+    if not fn.dialect.has_goto:
+        fn.exits.leave(fn, "break", node.label)
+        return
     label = fn.labels.get(node.label)
     if label is None:
         label = fn.labels[node.label] = fn.unit.names.fresh(f"{node.label}_end")

@@ -28,7 +28,7 @@ def describe(kernel: ir.Kernel, source: Any) -> dict[str, Any]:
     from tack.ir.workgroups import primitives
 
     geometry = source.geometry
-    prints = [print_template(site) for site in print_sites(kernel)]
+    prints = [print_template(site) for site in print_sites(kernel)] if source.prints else []
     return {
         "name": kernel.name,
         "slots": slot_format(kernel, bool(prints)),
