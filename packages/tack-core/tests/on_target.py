@@ -29,6 +29,10 @@ def emulate(target: str) -> None:
         from emulated.level_zero import install as install_level_zero
 
         install_level_zero()
+    elif target == "msl-emu":
+        from emulated import metal_driver
+
+        metal_driver.install()
     elif target in DEVICES:
         raise RuntimeError("there is no emulation in this version")
 

@@ -59,7 +59,14 @@ def empty(shape: object, dtype: object = f32, *, device: object = None, shareabl
 
 def zeros(shape: object, dtype: object = f32, *, device: object = None) -> Array:
     """A new array of zeros. Raises as `empty` does."""
-    return full(shape, 0, dtype, device=device)
+    return _zeroed(empty(shape, dtype, device=device))
+
+
+def _zeroed(out: Array) -> Array:
+    """A new array, filled with zeros unless its memory starts so."""
+    if not out._buffer.starts_zeroed:
+        out.fill(0)
+    return out
 
 
 def ones(shape: object, dtype: object = f32, *, device: object = None) -> Array:
@@ -95,7 +102,7 @@ def empty_like(a: Any, dtype: object = None, *, shape: object = None, device: ob
 
 def zeros_like(a: Any, dtype: object = None, *, shape: object = None, device: object = None) -> Array:
     """A new array of zeros, with shape and dtype as `empty_like`."""
-    return full_like(a, 0, dtype, shape=shape, device=device)
+    return _zeroed(empty_like(a, dtype, shape=shape, device=device))
 
 
 def ones_like(a: Any, dtype: object = None, *, shape: object = None, device: object = None) -> Array:

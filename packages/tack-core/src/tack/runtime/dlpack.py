@@ -88,14 +88,23 @@ _set_name.argtypes, _set_name.restype = (ctypes.py_object, ctypes.c_char_p), cty
 
 
 class Import(NamedTuple):
-    """A tensor taken out of its capsule. Its memory lives as long as ``owner``."""
+    """A tensor taken out of its capsule. Its memory lives as long as ``owner``.
 
-    address: int
+    ``data`` is an address or, on some devices, an object, and the tensor starts ``offset`` bytes into it.
+    """
+
+    data: int
+    offset: int
     dtype: DType
     shape: tuple[int, ...]
     device: tuple[int, int]
     read_only: bool
     owner: object
+
+    @property
+    def address(self) -> int:
+        """Of the first element, where ``data`` is an address."""
+        return self.data + self.offset
 
 
 class _Owner:
@@ -124,8 +133,8 @@ def request_capsule(producer: Any, stream: int | None = None) -> Any:
         return producer.__dlpack__(**wanted)
 
 
-def relocate(capsule: Any, device: tuple[int, int]) -> Any:
-    """A capsule of NumPy's, whose memory is said to be on ``device`` instead.
+def relocate(capsule: Any, device: tuple[int, int], data: int, offset: int) -> Any:
+    """A capsule of NumPy's, whose memory is said to be on ``device``, at ``offset`` into ``data``, instead.
 
     So NumPy's deleter frees it, which unlike one written in Python may run when the interpreter has ended.
     """
@@ -133,6 +142,7 @@ def relocate(capsule: Any, device: tuple[int, int]) -> Any:
     pointer = _get_pointer(capsule, _VERSIONED if versioned else _PLAIN)
     managed = (_ManagedVersioned if versioned else _Managed).from_address(pointer)
     managed.tensor.device.type, managed.tensor.device.id = device
+    managed.tensor.data, managed.tensor.byte_offset = data, offset
     return capsule
 
 
@@ -168,7 +178,8 @@ def open_capsule(capsule: object, what: str = "the tensor") -> Import:
         raise ValueError(f"{what}: the DLPack tensor's memory is null")
     _set_name(capsule, _VERSIONED_USED if versioned else _PLAIN_USED)
     return Import(
-        (tensor.data or 0) + tensor.byte_offset,
+        tensor.data or 0,
+        tensor.byte_offset,
         dtype,
         shape,
         (tensor.device.type, tensor.device.id),

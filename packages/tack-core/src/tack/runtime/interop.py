@@ -103,8 +103,8 @@ def array_from_ptr(
 
     The caller guarantees that the memory is that large, C-contiguous, and lives as long as the array
     and its views do; ``owner`` is kept alive that long. On the CPU ``ptr`` is an address or a
-    C-contiguous NumPy array, on other devices a device address. ``device`` is the default device
-    unless given.
+    C-contiguous NumPy array, on Metal an ``MTLBuffer``, on other devices a device address. ``device`` is the
+    default device unless given.
 
     Raises:
         TypeError: ``ptr`` is not an address, or ``dtype`` or ``shape`` is not one.
@@ -193,7 +193,7 @@ def _import(x: Any, what: str) -> Array:
         capsule = request_capsule(x, None if own is None else own.dlpack_stream)
     tensor = open_capsule(capsule, what)
     backend = _backend_at(*tensor.device)
-    buffer = backend.wrap_ptr(tensor.address, tensor.dtype, tensor.shape, tensor.owner)
+    buffer = backend.wrap_dlpack(tensor)
     return Array(backend, buffer, tensor.dtype, tensor.shape, writable=not tensor.read_only)
 
 
@@ -284,4 +284,5 @@ def _export_from_device(
     backend.hand_out(given, stream)
     # NumPy describes the memory, which it does not look at.
     memory = Memory(given._buffer, given.address, given.scalar.numpy, given.host_shape, given.writable)
-    return relocate(np.asarray(memory).__dlpack__(max_version=max_version), own)
+    capsule = np.asarray(memory).__dlpack__(max_version=max_version)
+    return relocate(capsule, own, *backend.dlpack_data(given))

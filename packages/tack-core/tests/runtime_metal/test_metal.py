@@ -1,0 +1,193 @@
+"""The Metal runtime against a fake that enforces the API's rules."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from emulated.metal_driver import CONTROL
+
+import tack
+from tack.runtime.dispatch import default_backend
+
+
+@tack.kernel
+def scale(x: Any, y: Any, a: Any) -> None:
+    for i in range(x.shape[0]):
+        y[i] = a * x[i] + y[i]
+
+
+@tack.kernel
+def total(x: Any, n: Any) -> tack.f32:
+    for i in range(n):
+        x[i] = x[i] + 1
+    return x[0] + x[n - 1]
+
+
+def scenario() -> tuple[list[float], float, list[float]]:
+    """Memory, a compile, launches, fills, copies both ways, a result and a texture."""
+    backend = default_backend()
+    backend.cache.clear()
+    x = tack.asarray(np.arange(1000, dtype=np.float32))
+    y = tack.full(1000, 0.5)
+    z = tack.zeros(1000)
+    for _ in range(70):
+        scale(x, y, 2.0)
+    tack.copyto(z, y)
+    texture = tack.Texture3D(x.reshape(10, 10, 10))
+    return z.numpy().tolist(), total(x, 1000), texture.storage.numpy().ravel()[:3].tolist()
+
+
+EXPECTED = ([140.0 * k + 0.5 for k in range(1000)], 1.0 + 1000.0, [0.0, 1.0, 2.0])
+
+
+def attempt(action: Callable[[], Any]) -> tuple[Any, str]:
+    """What an action gives, and the text of its error."""
+    try:
+        return action(), ""
+    except (RuntimeError, MemoryError) as error:
+        return None, str(error)
+
+
+def test_every_call_made_to_fail_once() -> None:
+    """A clear error, nothing left behind, and the next launch works."""
+    assert scenario() == EXPECTED
+    CONTROL.calls.clear()
+    assert scenario() == EXPECTED
+    calls = dict(CONTROL.calls)
+    assert len(calls) > 20
+    gc.collect()
+    before = CONTROL.alive()
+    for selector, count in calls.items():
+        for call in sorted({1, 2, (count + 1) // 2, count}):
+            CONTROL.fail(selector, call)
+            found, text = attempt(scenario)
+            assert "Metal" in text or found == EXPECTED, (selector, text)  # a second attempt may help
+            CONTROL.heal()
+            _, text = attempt(tack.sync)  # what was queued before may still have an error to tell
+            assert not text or "made to fail" in text, (selector, text)
+            assert scenario() == EXPECTED, selector
+    gc.collect()
+    after = CONTROL.alive()
+    for kind in before:
+        assert after.get(kind, 0) <= before[kind] + 2, (kind, before, after)
+
+
+def test_errors_in_flight_name_the_kernel_at_the_next_wait() -> None:
+    x, y = tack.ones(10), tack.zeros(10)
+    scale(x, y, 1.0)
+    tack.sync()
+    CONTROL.fail("run")
+    scale(x, y, 1.0)
+    with pytest.raises(RuntimeError, match=r"Kernel 'scale' failed on Metal: .*made to fail"):
+        tack.sync()
+    scale(x, y, 1.0)
+    assert y[0] == 2
+
+
+def test_launches_are_queued_and_committed_every_64() -> None:
+    x, y = tack.ones(10), tack.zeros(10)
+    scale(x, y, 1.0)
+    tack.sync()
+    CONTROL.calls.clear()
+    with CONTROL.held():
+        for _ in range(64 * 3 + 1):
+            scale(x, y, 1.0)
+        assert CONTROL.calls["commit"] == 3
+        assert not default_backend().completion()()
+    assert y[3] == 64 * 3 + 2
+
+
+def test_arrays_dropped_in_flight_outlive_their_launches() -> None:
+    x, y = tack.ones(10), tack.zeros(10)
+    tack.sync()
+    with CONTROL.held():
+        scale(x, y, 3.0)
+        default_backend().completion()
+        del x
+        gc.collect()
+    assert y[0] == 3
+
+
+def test_new_memory_is_zero_and_large_buffers_are_reused() -> None:
+    CONTROL.calls.clear()
+    small = tack.zeros(1000)
+    assert not small.numpy().any()
+    assert CONTROL.calls["fillBuffer_range_value_"] == 0
+    large = tack.full(1 << 18, 7.0)
+    address = large.address
+    del large
+    again = tack.zeros(1 << 18)
+    assert again.address == address
+    assert not again.numpy().any()
+
+
+def test_an_mtl_buffer_is_wrapped_without_a_copy() -> None:
+    x = tack.asarray(np.arange(16, dtype=np.float32))
+    handle, kind, size, uuid = x.share()
+    assert (kind, size, len(uuid)) == ("mtl_buffer", 64, 16)
+    view = tack.array_from_ptr(handle, tack.f32, 16, writable=True)
+    view[3] = -1.0
+    assert x[3] == -1
+    assert tack.array_from_ptr((handle, 8), tack.f32, 2).numpy().tolist() == [2, -1]
+    for ptr, error, text in (
+        (7, TypeError, "is an MTLBuffer, not int"),
+        (None, ValueError, "null"),
+        ((handle, 2), ValueError, "not a multiple of 4, the size of f32, as Metal needs"),
+        ((handle, 60), ValueError, "has 64 bytes"),
+    ):
+        with pytest.raises(error, match=text):
+            tack.array_from_ptr(ptr, tack.f32, 2)
+
+
+def test_dlpack_hands_over_the_buffer() -> None:
+    x = tack.asarray(np.arange(8, dtype=np.int32))
+    assert x.__dlpack_device__() == (8, 0)
+    other = tack.from_dlpack(x[2:].__dlpack__(max_version=(1, 0)))
+    assert other.numpy().tolist() == [2, 3, 4, 5, 6, 7]
+    other[0] = 9
+    assert x[2] == 9
+    with pytest.raises(BufferError, match="no stream"):
+        x.__dlpack__(stream=3)
+
+
+def test_launch_limit_and_what_is_not_there() -> None:
+    x = tack.ones(1)
+
+    @tack.kernel
+    def many(x: Any, n: Any) -> None:
+        for i in range(n):
+            if i < 0:
+                x[0] = 1
+
+    with pytest.raises(ValueError, match=f"a launch on Metal has at most {1 << 32}"):
+        many(x, (1 << 32) + 1)
+    with pytest.raises(TypeError, match="Metal has no f64; it supports: i8"):
+        tack.zeros(3, tack.f64)
+    with pytest.raises(ValueError, match="there is no device 'metal:1'"):
+        tack.device("metal:1")
+    assert tack.memory_space(0) == "cpu"
+
+
+def test_print_is_accepted_and_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    @tack.kernel
+    def say(x: Any) -> None:
+        for i in range(3):
+            print("value", x[i])
+            x[i] = 2
+
+    x = tack.ones(3)
+    say(x)
+    assert x.numpy().tolist() == [2, 2, 2]
+    assert capsys.readouterr().out == ""
+
+
+def test_source_and_profile() -> None:
+    x, y = tack.ones(4), tack.zeros(4)
+    assert "[[kernel, max_total_threads_per_threadgroup(128)]]" in tack.inspect(scale, x, y, 1.0)
+    with tack.profile() as found:
+        scale(x, y, 1.0)
+    assert "scale" in str(found)
