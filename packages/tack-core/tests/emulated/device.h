@@ -7,7 +7,7 @@
 #define __constant__
 #define __shared__ static
 #define __forceinline__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 typedef unsigned int tack_u32;
 typedef unsigned long long tack_u64;

@@ -586,3 +586,4 @@ def test_atomics(data: st.DataObject, t: DType) -> None:
             assert sem.ATOMICS[op](old, x, t) == sem.binary(binary, old, x, t)
         assert sem.ATOMICS["cas"](old, x, y, t) == (y if old == x else old)
         assert sem.ATOMICS["cas"](old, old, y, t) == y
+        assert sem.ATOMICS["load"](old, t) == old

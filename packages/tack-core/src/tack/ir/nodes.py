@@ -271,8 +271,9 @@ class Store(Stmt):
 class Atomic(Stmt):
     """An atomic update of one element; ``target``, if any, receives its value just before.
 
-    ``op`` is ``add sub min max and or xor exchange`` with one operand, or ``cas`` with the
-    expected and the desired value. ``component`` is as of `Load`.
+    ``op`` is ``add sub min max and or xor exchange`` with one operand, ``cas`` with the expected and
+    the desired value, or ``load`` with none. ``component`` is as of `Load`. The array is a parameter, or
+    for ``add`` a shared one.
     """
 
     target: str | None

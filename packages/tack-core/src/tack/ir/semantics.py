@@ -346,6 +346,7 @@ ATOMICS: Final[dict[str, Callable[..., Number]]] = {
     "xor": lambda old, x, t: old ^ x,
     "exchange": lambda old, x, t: x,
     "cas": lambda old, expected, desired, t: desired if old == expected else old,
+    "load": lambda old, t: old,
 }
 
 

@@ -49,6 +49,7 @@ class _Verifier:
         self.locals = kernel.locals
         self.scalars: dict[str, DType | None] = {}
         self.arrays: dict[str, DType | None] = {}
+        self.shared: set[str] = set()
         self.assigned: set[str] = set()
         self.read: dict[str, ir.Node] = {}  # each local that is read, and where first
         self.labels: list[str] = []
@@ -157,12 +158,14 @@ class _Verifier:
         self.exprs(*s.operands)
         if s.op not in ATOMICS:
             self.fail(f"'{s.op}' is not an atomic operation", s)
-        if len(s.operands) != (2 if s.op == "cas" else 1):
+        if len(s.operands) != {"cas": 2, "load": 0}.get(s.op, 1):
             self.fail(f"atomic_{s.op} with {len(s.operands)} operands", s)
         dtype = self.element(s, s.operands)
-        if s.array not in {p.name for p in self.k.params}:
+        shared = s.op == "add" and s.array in self.shared
+        if s.array not in {p.name for p in self.k.params} and not shared:
             self.fail(f"the target of an atomic, '{s.array}', is not a parameter", s)
-        if self.typed and dtype is not None and dtype.is_float and s.op in ("and", "or", "xor", "cas"):
+        integers = s.op in ("and", "or", "xor", "cas", "load")
+        if self.typed and dtype is not None and dtype.is_float and integers:
             self.fail(f"atomic_{s.op} on {dtype}", s)
         if s.target is not None:
             self.assign(s.target, dtype, s)
@@ -201,6 +204,8 @@ class _Verifier:
                 if not isinstance(extent, ir.Const) or extent.type is not i64 or extent.value < 0:
                     self.fail("the extents of a local array are i64 constants", s)
         self.arrays[s.name] = s.dtype
+        if s.shared:
+            self.shared.add(s.name)
 
     def collective(self, s: ir.Barrier | ir.BlockReduce) -> None:
         self.effect(s)

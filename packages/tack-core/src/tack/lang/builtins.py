@@ -111,9 +111,10 @@ def _construct(name: str) -> Construct:
     return CONSTRUCTS[name]
 
 
-# The operand count of each atomic operation, after the array and the index.
+# The operand count of each atomic operation, after the array and the index. ``load`` is for our own kernels.
 ATOMICS: dict[str, int] = dict.fromkeys(["add", "sub", "min", "max", "and", "or", "xor", "exchange"], 1) | {
-    "cas": 2
+    "cas": 2,
+    "load": 0,
 }
 
 # Functions of vectors and matrices, which are methods too. min, max and sum have other entries.
@@ -135,6 +136,7 @@ CONSTRUCTS: dict[str, Construct] = {
         "pow",
         *VECTOR_NAMES,
         *(f"atomic_{op}" for op in ATOMICS),
+        "shared_add",  # an atomic on a workgroup's array, also for our own kernels
     )
 }
 # The ones that kernels may name without an import, as they do the builtins.

@@ -277,8 +277,8 @@ class Calls(Expressions):
                 self.unsupported(f"bitcast() takes 2 arguments, not {len(node.args)}", node)
             to = self.dtype(node.args[1])
             return self.lift(node, lambda v: Bitcast(v, to, loc=loc), self.value(node.args[0]))
-        if name.startswith("atomic_"):
-            return self.atomic(name.removeprefix("atomic_"), node)
+        if name.startswith(("atomic_", "shared_")):
+            return self.atomic(name, node)
         where = {"ndindex": "in a for statement only", "local_array": "alone on the right of an assignment"}[
             name
         ]
@@ -317,11 +317,12 @@ class Calls(Expressions):
         kind_or_other = self.entity(node)
         return kind_or_other if isinstance(kind_or_other, VectorType) else None
 
-    def atomic(self, op: str, node: ast.Call, wanted: bool = True) -> Value:
+    def atomic(self, name: str, node: ast.Call, wanted: bool = True) -> Value:
         """Emits an atomic update; its value is the element just before.
 
         An element that is a vector is updated component by component.
         """
+        of, op = name.split("_")
         operands = ATOMICS[op]
         if len(node.args) != 2 + operands:
             form = "array, index, expected, desired" if op == "cas" else "array, index, value"
@@ -330,7 +331,8 @@ class Calls(Expressions):
         self.check_region(node, f"atomic_{op}")
         target, index, *values = node.args
         array = self.array_name(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
-        if not isinstance(array, ParamName):
+        fits = array.shared and of == "shared" if isinstance(array, ArrayName) else array is not None
+        if array is None or not fits:
             what = "this expression"
             if isinstance(array, ArrayName):
                 what = "a shared array" if array.shared else "a local array"

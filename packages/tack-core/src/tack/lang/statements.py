@@ -111,9 +111,9 @@ class Statements(Workgroups):
             if isinstance(meaning, Construct) and meaning.name == "barrier":
                 self.barrier(value)
                 return
-            if isinstance(meaning, Construct) and meaning.name.startswith("atomic_"):
+            if isinstance(meaning, Construct) and meaning.name.startswith(("atomic_", "shared_")):
                 self.check_plain(value, callee)
-                self.atomic(meaning.name.removeprefix("atomic_"), value, wanted=False)
+                self.atomic(meaning.name, value, wanted=False)
                 return
         # Any other expression has no effect, but its errors count: the value goes to a local.
         self.saved(self.value(value))

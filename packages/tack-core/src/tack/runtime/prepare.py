@@ -86,12 +86,11 @@ def prepare(
         from tack.ir.passes.participation import participation
 
         participation(typed)
+    dtypes = {p.name: p.type.dtype for p in typed.params if isinstance(p.type, ir.Array)}
     for node in walk_statements(typed.loop):
         if isinstance(node, ir.Atomic):
-            dtype = next(
-                p.type.dtype for p in typed.params if p.name == node.array and isinstance(p.type, ir.Array)
-            )
-            if dtype not in backend.supported_atomic_dtypes:
+            dtype = dtypes.get(node.array)  # None: a shared array
+            if dtype is not None and dtype not in backend.supported_atomic_dtypes:
                 known = ", ".join(d.name for d in backend.supported_atomic_dtypes)
                 message = f"{backend.label} has no atomics on {dtype}; it has them on {known}"
                 raise diagnostic(TypeError, message, node.loc)

@@ -7,7 +7,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from tack.codegen.c.dialect import Dialect
-from tack.dtypes import DType
+from tack.dtypes import DType, u32
 
 __all__ = ["CUDA"]
 
@@ -57,8 +57,9 @@ class Cuda(Dialect):
     fast_options: tuple[str, ...] = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false")
     reserved = frozenset(_KEYWORDS.split())
 
-    def bounds(self, block: tuple[int, int, int]) -> str:
-        return f"__launch_bounds__({prod(block)})"
+    def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
+        threads = prod(block)
+        return f"__launch_bounds__({threads}, {groups})" if groups > 1 else f"__launch_bounds__({threads})"
 
     def block_index(self, axis: int) -> str:
         return f"blockIdx.{'xyz'[axis]}"
@@ -100,6 +101,9 @@ class Cuda(Dialect):
 
     def shuffle_down(self, value: str, distance: str) -> str:
         return f"__shfl_down_sync(0xffffffffu, {value}, {distance})"
+
+    def shared_add(self, address: str, operand: str) -> str:
+        return self.atomic("add", u32, address, operand)
 
     def atomic(self, op: str, dtype: DType, address: str, *operands: str) -> str:
         name = {"exchange": "Exch", "cas": "CAS"}.get(op, op.title())

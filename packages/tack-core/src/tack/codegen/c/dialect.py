@@ -104,13 +104,17 @@ class Dialect:
         name = self.functions.get(name, name)
         return f"{name}f" if dtype.bits == 32 else name
 
-    def kernel(self, name: str, block: tuple[int, int, int], slots: Sequence[Slot]) -> Head:
-        """How a kernel function begins."""
-        listed = ",\n    ".join(slot.text for slot in slots)
-        return Head(f"{self.entry} void {self.bounds(block)} {name}(\n    {listed})")
+    def kernel(
+        self, name: str, block: tuple[int, int, int], slots: Sequence[Slot], groups: int = 1
+    ) -> Head:
+        """How a kernel function begins, of which a processor should hold ``groups`` blocks."""
+        listed = ",
+    ".join(slot.text for slot in slots)
+        return Head(f"{self.entry} void {self.bounds(block, groups)} {name}(
+    {listed})")
 
-    def bounds(self, block: tuple[int, int, int]) -> str:
-        """What a kernel function says of the size of its blocks."""
+    def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
+        """What a kernel function says of the size of its blocks, and how many a processor should hold."""
         raise NotImplementedError
 
     def block_index(self, axis: int) -> str:
@@ -149,6 +153,14 @@ class Dialect:
 
     def shuffle_down(self, value: str, distance: str) -> str:
         """The value that the lane ``distance`` higher in the warp has."""
+        raise NotImplementedError
+
+    def atomic_load(self, address: str, dtype: DType) -> str:
+        """A relaxed load, which sees what other workgroups store."""
+        return f"*({self.global_space}volatile {dtype} *)({address})"
+
+    def shared_add(self, address: str, operand: str) -> str:
+        """An atomic addition of u32 to an element of a shared array, whose value is the old element."""
         raise NotImplementedError
 
     def atomic(self, op: str, dtype: DType, address: str, *operands: str) -> str:

@@ -36,6 +36,7 @@ class Unit:
         self.arrays: dict[str, DType] = {
             p.name: p.type.dtype for p in kernel.params if isinstance(p.type, Array)
         }
+        self.shared: set[str] = set()  # the arrays of workgroups
         self.table_bytes = 0
 
     def helper(self, name: str, write: Callable[[Emitter], None]) -> str:

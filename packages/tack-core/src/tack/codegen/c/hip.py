@@ -35,7 +35,7 @@ class Hip(Cuda):
         # Among 32 lanes, which are the whole of a wavefront or half of one.
         return f"__shfl_down({value}, {distance}, 32)"
 
-    def atomic(self, op: str, address: str, *operands: str) -> str:
+    def atomic(self, op: str, dtype: DType, address: str, *operands: str) -> str:
         # The compiler's own: HIP's functions have no minimum of i64 in all versions.
         if op == "cas":
             return f"atomicCAS({', '.join([address, *operands])})"

@@ -145,7 +145,9 @@ class Msl(Dialect):
     def math(self, name: str, dtype: DType) -> str:
         return self.functions.get(name, name)  # overloaded
 
-    def kernel(self, name: str, block: tuple[int, int, int], slots: Sequence[Slot]) -> Head:
+    def kernel(
+        self, name: str, block: tuple[int, int, int], slots: Sequence[Slot], groups: int = 1
+    ) -> Head:
         arguments = f"tack_{name}_arguments"
         before = [f"struct {arguments} {{"]
         parameters = [f"constant {arguments} &tack_arguments [[buffer(0)]]"]
@@ -187,6 +189,10 @@ class Msl(Dialect):
 
     def count(self, name: str, text: str, bits: int) -> str:
         return f"tack_{name}({text})" if bits == 64 else f"(int){name}((uint)({text}))"
+
+    def shared_add(self, address: str, operand: str) -> str:
+        target = f"(threadgroup atomic_uint *){address}"
+        return f"atomic_fetch_add_explicit({target}, {operand}, memory_order_relaxed)"
 
     def atomic(self, op: str, dtype: DType, address: str, *operands: str) -> str:
         if op == "cas":

@@ -74,6 +74,11 @@ def generate(kernel: Kernel, dialect: Dialect, *, disjoint: bool = False) -> Sou
     )
 
 
+# Where shared arrays leave room for a few groups only, registers are to leave room for three as well: so many
+# hide each other's waits, and a compiler that does not know takes more registers than it gains by.
+_CROWDED, _CROWD = 40 << 10, 3
+
+
 class _Module:
     """The names of a translation unit that its functions share, and how each function is written."""
 
@@ -92,7 +97,7 @@ class _Module:
         self.buffer = Slot(f"{dialect.global_space}u64 *", BUFFER)
         self.scratch = scratch_arrays(kernel, dialect)
         self.check_types(nodes)
-        self.check_sizes()
+        self.groups = _CROWD if self.check_sizes() >= _CROWDED else 1
         self.geometry = geometry(kernel)
         names = self.unit.names
         self.entry, self.result = names.fresh(f"{kernel.name}_kernel"), names.fresh(f"{kernel.name}_result")
@@ -111,8 +116,8 @@ class _Module:
                 message = f"{self.dialect.name} does not have the type {used}"
                 raise diagnostic(TypeError, message, node.loc, kernel=self.kernel.name)
 
-    def check_sizes(self) -> None:
-        """Refuses a kernel whose arrays are too large."""
+    def check_sizes(self) -> int:
+        """The size of the shared arrays; refuses a kernel whose arrays are too large."""
         d = self.dialect
         scratch = sum(dtype.itemsize * size for dtype, size in self.scratch.values())
         for shared, extra, limit in ((False, 0, d.max_local_bytes), (True, scratch, d.max_shared_bytes)):
@@ -123,6 +128,7 @@ class _Module:
                 message = f"{kind} arrays take {total} bytes; {d.name} has at most {limit}"
                 place = arrays[0].loc if arrays else self.kernel.loc
                 raise diagnostic(ValueError, message, place, kernel=self.kernel.name)
+        return total
 
     # --- parameters ---
 
@@ -149,7 +155,7 @@ class _Module:
         slots = [self.slot(p, restrict) for p in self.params]
         slots += [Slot("i64 ", name) for dimension in self.dims for name in dimension]
         slots += [self.buffer] if self.prints else []
-        head = self.dialect.kernel(name, block, [*slots, *extra])
+        head = self.dialect.kernel(name, block, [*slots, *extra], self.groups)
         for line in head.before:
             fn.line(line)
         with fn.function(head.text):
@@ -247,10 +253,12 @@ class _Module:
         fn.declarations = declarations(body, {*outer})
         for name in fn.declarations.top:
             fn.line(f"{fn.local_type(name)} {fn.name(name)} = 0;")
-        used = {n.array for s in body for n in walk(s) if isinstance(n, Load | Store)}
+        used = {n.array for s in body for n in walk(s) if isinstance(n, Load | Store | Atomic)}
         for node in self.arrays:
             if node.name in used:
                 self.unit.arrays[node.name] = node.dtype
+                if node.shared:
+                    self.unit.shared.add(node.name)
                 qualifier = f"{self.dialect.shared} " if node.shared else ""
                 # A value from the start, so that reading an element that nothing has stored is defined.
                 initial = "" if node.shared else " = {0}"

@@ -101,7 +101,7 @@ class OpenCL(Dialect):
     def math(self, name: str, dtype: DType) -> str:
         return f"tack_log1p_{dtype}" if name == "log1p" else name  # which are overloaded
 
-    def bounds(self, block: tuple[int, int, int]) -> str:
+    def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
         return f"__attribute__((reqd_work_group_size({', '.join(map(str, block))})))"
 
     def block_index(self, axis: int) -> str:
@@ -128,6 +128,9 @@ class OpenCL(Dialect):
         if name == "ctz":
             return f"(int)popcount(~({kind})({text}) & (({kind})({text}) - 1))"
         return f"(int){name}(({kind})({text}))"
+
+    def shared_add(self, address: str, operand: str) -> str:
+        return f"atomic_add({address}, {operand})"
 
     def atomic(self, op: str, dtype: DType, address: str, *operands: str) -> str:
         prefix = "atom" if dtype.bits == 64 else "atomic"

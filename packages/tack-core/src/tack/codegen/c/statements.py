@@ -98,7 +98,13 @@ def _atomic(fn: Emitter, node: Atomic) -> None:
     if target is not None and isinstance(node.index[0], Bounds):
         fn.line(f"{target} = 0;")  # what an index out of range gives
     with _guarded(fn, node) as at:
-        call = atomic(fn, node.op, dtype, f"&{fn.element(node.array, at).text}", operands)
+        address = f"&{fn.element(node.array, at).text}"
+        if node.op == "load":
+            call = fn.dialect.atomic_load(address, dtype)
+        elif node.array in fn.unit.shared:
+            call = fn.dialect.shared_add(address, operands[0].text)
+        else:
+            call = atomic(fn, node.op, dtype, address, operands)
         fn.line(f"{call};" if target is None else f"{target} = {call};")
 
 

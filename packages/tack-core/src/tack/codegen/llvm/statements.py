@@ -115,6 +115,9 @@ def _atomic(fn: Emitter, node: Atomic) -> None:
             pair = b.cmpxchg(address, operands[0], operands[1], "monotonic", "monotonic")
             fn.access(node.array, pair)
             old = b.extract_value(pair, 0) if node.target is not None else None
+        elif node.op == "load":
+            old = b.load_atomic(address, "monotonic", dtype.itemsize, typ=LLVM_TYPES[dtype])
+            fn.access(node.array, old)
         else:
             old = b.atomic_rmw(_atomic_name(node.op, dtype), address, operands[0], "monotonic")
             fn.access(node.array, old)
