@@ -1,13 +1,16 @@
-"""``--target`` chooses the device of `test_on_target`; the other files use host memory, on the CPU."""
+"""All tests of algorithms run on the device of ``--target``, which is the default device meanwhile."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
+import tack
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if config.getoption("--target") == "cpu" or collection_path.suffix != ".py":
-        return None
-    return None if collection_path.name in ("test_on_target.py", "conftest.py") else True
+
+@pytest.fixture(autouse=True)
+def on_target(target: str) -> Iterator[None]:
+    tack.set_default_device(target)
+    yield
+    tack.set_default_device(None)

@@ -9,7 +9,9 @@ import numpy as np
 from tack.dtypes import ALL_DTYPES, DType
 
 BLOCK = 4096  # elements that an iteration handles in order
-SIZES = [0, 1, 2, 3, 255, 256, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
+TILES = [15 * 256, 31 * 256]  # elements that a workgroup handles, of eight bytes and of four or fewer
+SIZES = [0, 1, 2, 3, 255, 256, 257, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5]
+SIZES += [tile + k for tile in TILES for k in (-1, 0, 1)] + [3 * TILES[1] + 77]
 DTYPES = list(ALL_DTYPES)
 INTEGERS = [dtype for dtype in ALL_DTYPES if dtype.is_integer]
 FLOATS = [dtype for dtype in ALL_DTYPES if dtype.is_float]

@@ -21,8 +21,12 @@ VECTORS = tack.zeros(4, tack.vec3)
         (lambda: algorithms.inclusive_scan(X, n=5), ValueError, "between 0 and the 4 elements given, not 5"),
         (lambda: algorithms.sort(X, n=-1), ValueError, "not -1"),
         (lambda: algorithms.sort(X, n=1.5), TypeError, "n is an integer, not float"),
-        (lambda: algorithms.sort(X, out=np.zeros(4)), TypeError, "out is of f64; the result is of i32"),
-        (lambda: algorithms.sort(X, out=np.zeros(3, np.int32)), ValueError, "out has 3 elements"),
+        (
+            lambda: algorithms.sort(X, out=tack.zeros(4, "f8")),
+            TypeError,
+            "out is of f64; the result is of i32",
+        ),
+        (lambda: algorithms.sort(X, out=tack.zeros(3, "i4")), ValueError, "out has 3 elements"),
         (lambda: algorithms.sort(X, out=4), TypeError, "out is an array, not int"),
         (lambda: algorithms.sort_by_key(X, X[:3]), ValueError, "4 keys and 3 values"),
         (lambda: algorithms.reduce_by_key(X, X[:3]), ValueError, "4 keys and 3 values"),
@@ -35,12 +39,16 @@ VECTORS = tack.zeros(4, tack.vec3)
         (lambda: algorithms.searchsorted(X, X, side="both"), ValueError, "'left' or 'right'"),
         (lambda: algorithms.reduce(X, axis=1), ValueError, "axis 1 of an array with 1 dimensions"),
         (lambda: algorithms.reduce(X, "median"), ValueError, "not 'median'"),
+        (lambda: algorithms.reduce(X, n=5), ValueError, "between 0 and the 4 elements given, not 5"),
+        (lambda: algorithms.reduce(X, axis=0, n=2), TypeError, "n counts elements of the whole array"),
+        (lambda: algorithms.segmented_reduce(X, X, n=5), ValueError, "between 0 and the 4 elements given"),
         (lambda: algorithms.norm(X, 3), ValueError, "order is 1, 2 or math.inf"),
         (lambda: algorithms.dot(X, X[:3]), ValueError, "x has 4 elements, y has 3"),
         (lambda: algorithms.histogram(X, bins=0), ValueError, "positive"),
         (lambda: algorithms.histogram(X, bins=[1, 0]), ValueError, "monotonically"),
         (lambda: algorithms.histogram(X, bins=[1]), ValueError, "at least two"),
         (lambda: algorithms.histogram(X, bins="auto"), TypeError, "histogram_bin_edges"),
+        (lambda: algorithms.histogram(X, weights=X[:3]), ValueError, "4 elements and 3 weights"),
     ],
 )
 def test_what_is_refused(call, error: type[Exception], text: str) -> None:
@@ -49,10 +57,11 @@ def test_what_is_refused(call, error: type[Exception], text: str) -> None:
 
 
 def test_a_read_only_result() -> None:
-    frozen = np.zeros(4, np.int32)
-    frozen.flags.writeable = False
+    zeros = np.zeros(4, np.int32)
+    zeros.flags.writeable = False
+    frozen = tack.asarray(zeros, device="cpu")
     with pytest.raises(ValueError, match="read-only"):
-        algorithms.sort(X, out=frozen)
+        algorithms.sort(tack.asarray(X, device="cpu"), out=frozen)
     assert algorithms.sort(frozen).numpy().tolist() == [0] * 4
 
 

@@ -50,6 +50,27 @@ def test_nan_wins_along_an_axis() -> None:
         np.testing.assert_array_equal(np.isnan(algorithms.reduce(values, op, axis=0)), [0, 0, 1, 0])
 
 
+@pytest.mark.parametrize("extent", [127, 128, 255, 257, (1 << 13) - 1, 1 << 13, (1 << 13) + 1, 3 << 13])
+@pytest.mark.parametrize("dtype", [i8, u64, f32], ids=str)
+def test_long_lines(dtype: DType, extent: int) -> None:
+    values = any_values(dtype, 3 * extent).reshape(3, extent)
+    for op in ("min", "max"):
+        np.testing.assert_array_equal(algorithms.reduce(values, op, axis=1), getattr(values, op)(axis=1))
+    calm = finite_values(dtype, 3 * extent).reshape(3, extent)
+    sums = algorithms.reduce(calm, axis=1).numpy()
+    if dtype.is_float:
+        assert np.allclose(sums, calm.sum(axis=1, dtype=np.float64), rtol=1e-6, atol=1e-4)
+    else:
+        np.testing.assert_array_equal(sums, calm.sum(axis=1, dtype=sums.dtype))
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "min", "max"])
+def test_the_reduction_of_a_prefix(op: str) -> None:
+    values = finite_values(f64, 5000).reshape(50, 100)
+    assert algorithms.reduce(values, op, n=777) == getattr(tack.asarray(values.ravel()[:777]), op)()
+    assert algorithms.reduce(values, n=0) == 0
+
+
 @pytest.mark.parametrize("op", ["sum", "mean", "min", "max"])
 def test_whole_reductions_are_those_of_arrays(op: str) -> None:
     values = finite_values(f64, 5000)
@@ -157,5 +178,32 @@ def test_nan_is_not_counted() -> None:
         algorithms.histogram(values)
 
 
-def test_more_bins_than_values() -> None:
-    same_histogram(np.random.default_rng(0).random(100_000), bins=3_000_000, range=(0, 1))
+@pytest.mark.parametrize("bins", [2047, 2048, 8191, 8192, 3_000_000])
+def test_many_bins(bins: int) -> None:
+    """Around what fits in shared memory with the edges, and without them; and more bins than values."""
+    same_histogram(np.random.default_rng(0).random(100_000), bins=bins, range=(0, 1))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [i32, f32, f64], ids=str)
+def test_histograms_of_weights_are_numpys(dtype: DType, size: int) -> None:
+    values, weights = finite_values(f64, size), finite_values(dtype, size, 1)
+    weights = weights >> 12 if dtype is i32 else weights  # whose sums NumPy has exactly
+    for options in ({"bins": 19}, {"bins": 5, "range": (-0.5, 1.5)}, {"bins": [-3, 0, 0, 0.1, 2]}):
+        sums, edges = algorithms.histogram(values, weights=weights, **options)
+        # NumPy adds up f32 as they are where bins are not even.
+        wide = weights.astype(np.float64) if dtype.is_float else weights
+        expected, expected_edges = np.histogram(values, weights=wide, **options)
+        np.testing.assert_array_equal(edges, expected_edges)
+        assert sums.dtype is dtype
+        tolerance = np.finfo(dtype.numpy).eps * 4 if dtype.is_float else 0
+        assert np.allclose(sums, expected.astype(dtype.numpy), rtol=tolerance, atol=1e-12 * size)
+
+
+def test_sums_of_weights_have_the_same_bits_each_time() -> None:
+    values, weights = finite_values(f32, 50_000), finite_values(f64, 50_000, 1)
+    first = algorithms.histogram(values, weights=weights)[0].numpy().tobytes()
+    assert algorithms.histogram(values, weights=weights)[0].numpy().tobytes() == first
+    half = algorithms.histogram(values, weights=weights, range=(-1, 1), n=10_000)[0]
+    expected = np.histogram(values[:10_000], weights=weights[:10_000], range=(-1, 1))[0]
+    assert np.allclose(half, expected, rtol=1e-12)

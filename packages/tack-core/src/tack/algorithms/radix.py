@@ -14,14 +14,14 @@ import tack
 from tack.dtypes import DType, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tack.lang.kernel import Func, Kernel
 
-__all__ = ["DIGITS", "chunk_size", "count_kernel", "move_kernel"]
+__all__ = ["DIGITS", "SIGNED", "UNSIGNED", "chunk_size", "count_kernel", "move_kernel", "ordered_key"]
 
 DIGITS = tack.constant(256)
 
 _MOST = 1 << 15  # elements of a chunk
 _PLAIN = 1 << 11
-_UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
-_SIGNED = {8: i8, 16: i16, 32: i32, 64: i64}
+UNSIGNED = {8: u8, 16: u16, 32: u32, 64: u64}
+SIGNED = {8: i8, 16: i16, 32: i32, 64: i64}
 _INFINITY = {f32: 0x7F800000, f64: 0x7FF0000000000000}  # the bits; those of NaN are greater
 
 
@@ -180,7 +180,7 @@ def _stage_pairs(dtype: DType, value_dtype: DType, chunk_size: int) -> Kernel:
 
 def _digit(dtype: DType) -> Func:
     """The device function that gives eight bits of a key, from ``shift`` on."""
-    ordered = _key(dtype)
+    ordered = ordered_key(dtype)
 
     @tack.func
     def digit(value: Any, shift: Any, descending: Any) -> Any:
@@ -189,12 +189,12 @@ def _digit(dtype: DType) -> Func:
     return digit
 
 
-def _key(dtype: DType) -> Func:
+def ordered_key(dtype: DType) -> Func:
     """The device function that maps a number to an unsigned integer in the same order, NaN to the last."""
-    unsigned = _UNSIGNED[dtype.bits]
+    unsigned = UNSIGNED[dtype.bits]
     sign = tack.constant(1 << (dtype.bits - 1))
     greatest = tack.constant(unsigned.max)
-    signed = _SIGNED[dtype.bits]
+    signed = SIGNED[dtype.bits]
     magnitude = tack.constant(signed.max)
     last_bit = tack.constant(dtype.bits - 1)
     infinity = tack.constant(_INFINITY.get(dtype, 0))

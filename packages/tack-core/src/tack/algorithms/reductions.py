@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 import tack
-from tack.algorithms.common import accumulator, check_op, combiner, identity, result_array
+from tack.algorithms.common import accumulator, check_op, combiner, identity, prefix, result_array
+from tack.algorithms.groups.reduce import reduce_lines
 from tack.dtypes import DType, f32, f64
 from tack.lang.kernel import Kernel
 
@@ -18,22 +19,30 @@ __all__ = ["reduce"]
 # rounding error of a sum nearly as pairwise summation does.
 ROWS = tack.constant(128)
 TILE = tack.constant(256)  # neighbouring lines that an iteration takes together
+ABREAST = tack.constant(4)  # elements of each that it takes at once
+LONG = 128  # elements of a line that is worth a workgroup
 
 
-def reduce(x: Any, op: str = "sum", *, axis: int | None = None, out: Any = None) -> Any:
+def reduce(x: Any, op: str = "sum", *, axis: int | None = None, n: int | None = None, out: Any = None) -> Any:
     """The ``"sum"``, ``"min"``, ``"max"`` or ``"mean"`` of ``x``.
 
-    Without ``axis`` it is that of all elements, a Python number, as ``x.sum()`` gives it. With one, an array
-    with that axis left out: sums of integers are i64 or u64 and wrap, means of integers f64, other results
-    have the dtype of ``x``. NaN wins in minimum and maximum.
+    Without ``axis`` it is that of all elements, or of the first ``n``, a Python number, as ``x.sum()``
+    gives it. With one, an array with that axis left out: sums of integers are i64 or u64 and wrap, means of
+    integers f64, other results have the dtype of ``x``. NaN wins in minimum and maximum.
 
     Raises:
+        TypeError: both ``axis`` and ``n`` are given.
         ValueError: minimum or maximum of no elements; ``axis`` is not one of the array's.
     """
     op = check_op("reduce", op, ("sum", "min", "max", "mean"))
     array = tack.asarray(x)
     if axis is None:
-        return getattr(array, op)()
+        part = array if n is None else array.ravel()[: prefix("reduce", array.size, n)]
+        return getattr(part, op)()
+    if n is not None:
+        raise TypeError(
+            "reduce: n counts elements of the whole array; along an axis, reduce an array without the rest"
+        )
     if array.components:
         raise TypeError(f"reduce: along an axis it takes numbers, not {array.dtype}")
     place = operator.index(axis)
@@ -63,6 +72,9 @@ def _result_dtype(array: tack.Array, op: str) -> DType:
 
 def _reduce_axis(x: tack.Array, out: tack.Array, op: str, outer: int, extent: int, inner: int) -> None:
     """Reduce the middle axis of ``x``, seen as (outer, extent, inner), into ``out``, (outer, inner)."""
+    if inner == 1 and extent >= LONG and x._backend.prefers_workgroups:
+        reduce_lines(x, out, op, outer, extent)
+        return
     wide = accumulator(x, op)
     start = tack.full(1, identity(op, wide), wide, device=x.device)
     tile = 1 if inner == 1 else int(TILE) if x._backend.iteration_cache else 0
@@ -123,7 +135,16 @@ def _tile_kernel(op: str, wide: DType) -> Kernel:
             column = t * TILE
             for c in range(TILE):
                 totals[c] = start[0]
-            for j in range(min(ROWS, extent - first)):
+            rows = min(ROWS, extent - first)
+            whole = rows - rows % ABREAST
+            for j in range(0, whole, ABREAST):
+                place = (o * extent + first + j) * inner + column
+                for c in range(min(TILE, inner - column)):
+                    total = totals[c]
+                    for k in range(ABREAST):
+                        total = combine(total, x[place + k * inner + c])
+                    totals[c] = total
+            for j in range(whole, rows):
                 place = (o * extent + first + j) * inner + column
                 for c in range(min(TILE, inner - column)):
                     totals[c] = combine(totals[c], x[place + c])

@@ -20,6 +20,7 @@ from tack.algorithms.common import (
     prefix,
     result_array,
 )
+from tack.algorithms.groups.scan import scan_tiles
 from tack.dtypes import DType, as_dtype
 from tack.lang.kernel import Kernel
 
@@ -57,41 +58,43 @@ def exclusive_scan(
     Returns:
         The array; with ``total``, the array and the result for all n elements as a Python number.
     """
-    found, carries, count = _scan("exclusive_scan", x, op, n, out, dtype, exclusive=True)
-    return (found, carries[count]) if total else found
+    found, last = _scan("exclusive_scan", x, op, n, out, dtype, exclusive=True)
+    return (found, last[0]) if total else found
 
 
 def _scan(
     function: str, x: Any, op: str, n: int | None, out: Any, dtype: object, exclusive: bool = False
-) -> tuple[tack.Array, tack.Array, int]:
-    """The result, and the carries with their number, behind which stands the total."""
+) -> tuple[tack.Array, tack.Array]:
+    """The result, and the total as an array of one element."""
     op = check_op(function, op)
     source = as_array(function, "x", x)
     count = prefix(function, source.size, n)
     wanted = getattr(out, "dtype", None) if dtype is None else dtype
     target = source.scalar if wanted is None else as_dtype(wanted)
     result = result_array(function, out, count, target, source)
-    carries = scan(source, result, count, op, exclusive)
-    return result, carries, block_count(count)
+    return result, scan(source, result, count, op, exclusive)
 
 
 def scan(x: tack.Array, out: tack.Array, n: int, op: str, exclusive: bool) -> tack.Array:
     """Scan 1-D ``x`` into ``out``, which may be ``x``.
 
     Returns:
-        What stands before each block, in the accumulator's dtype, and last the total.
+        The total, an array of one element in the accumulator's dtype.
     """
     wide = accumulator(x, op)
-    blocks = block_count(n)
-    if not blocks:
+    if not n:
         return tack.full(1, identity(op, wide), wide, device=x.device)
+    if x._backend.prefers_workgroups:
+        return scan_tiles(x, out, n, op, exclusive)
+    blocks = block_count(n)
     totals, rows = _kernels(op, wide)
     carries = tack.empty(blocks + 1, wide, device=x.device)
     if blocks > 1:
         totals(x, carries, n, blocks)
         scan(carries, carries, blocks, op, True)
     rows(x, out, carries, n, blocks, int(exclusive))
-    return carries
+    total: tack.Array = carries[blocks:]
+    return total
 
 
 @cache

@@ -18,9 +18,11 @@ from tack.algorithms.common import (
     check_op,
     combiner,
     identity,
+    prefix,
     result_array,
     same_device,
 )
+from tack.algorithms.groups.scan import scan_tiles
 from tack.dtypes import as_dtype, i64, u8
 from tack.lang.kernel import Kernel
 
@@ -30,13 +32,21 @@ _INCLUSIVE, _EXCLUSIVE, _CARRIES = 0, 1, 2
 
 
 def segmented_scan(
-    x: Any, offsets: Any, op: str = "sum", *, exclusive: bool = False, out: Any = None, dtype: object = None
+    x: Any,
+    offsets: Any,
+    op: str = "sum",
+    *,
+    exclusive: bool = False,
+    n: int | None = None,
+    out: Any = None,
+    dtype: object = None,
 ) -> tack.Array:
-    """The scan of each segment of ``x``, 1-D.
+    """The scan of each segment of the first ``n`` elements of ``x``, 1-D.
 
     Args:
         offsets: m + 1 integers that do not decrease, from 0 to the size of ``x``, for m segments; some may be
-            empty. Elements in front of the first are a segment too, those after the last belong to the last.
+            empty. Elements in front of the first are a segment too, those after the last belong to the last,
+            and a segment that goes past ``n`` ends there.
         op: ``"sum"``, ``"min"`` or ``"max"``.
         exclusive: whether an element's result leaves it out; the first of a segment gets the identity.
         out: takes the result; may be ``x``.
@@ -46,6 +56,7 @@ def segmented_scan(
     op = check_op(function, op)
     source = as_array(function, "x", x)
     starts = _offsets(function, offsets, source)
+    source = source[: prefix(function, source.size, n)]
     wanted = getattr(out, "dtype", None) if dtype is None else dtype
     target = source.scalar if wanted is None else as_dtype(wanted)
     result = result_array(function, out, source.size, target, source)
@@ -53,7 +64,9 @@ def segmented_scan(
     return result
 
 
-def segmented_reduce(x: Any, offsets: Any, op: str = "sum", *, out: Any = None) -> tack.Array:
+def segmented_reduce(
+    x: Any, offsets: Any, op: str = "sum", *, n: int | None = None, out: Any = None
+) -> tack.Array:
     """The reduction of each segment of ``x``, of shape (m,); an empty one gives the identity of ``op``.
 
     The arguments are those of `segmented_scan`. Sums of integers are i64 or u64, and wrap; other results have
@@ -63,6 +76,7 @@ def segmented_reduce(x: Any, offsets: Any, op: str = "sum", *, out: Any = None) 
     op = check_op(function, op)
     source = as_array(function, "x", x)
     starts = _offsets(function, offsets, source)
+    source = source[: prefix(function, source.size, n)]
     wide = accumulator(source, op)
     target = source.scalar if wide.is_float else wide
     result = result_array(function, out, starts.size - 1, target, source)
@@ -102,6 +116,11 @@ def _scan(x: tack.Array, heads: tack.Array, out: tack.Array, op: str, mode: int)
     Blocks are combined by the same scan: a block's total is that since its last head, and it is a head if it
     has one. What stands before a block is then the running total before its own head counts.
     """
+    if not x.size:
+        return
+    if x._backend.prefers_workgroups:
+        scan_tiles(x, out, x.size, op, mode == _EXCLUSIVE, heads)
+        return
     blocks = block_count(x.size)
     wide = accumulator(x, op)
     carries = tack.full(blocks, identity(op, wide), wide, device=x.device)
@@ -166,8 +185,8 @@ def _mark_heads(offsets: Any, heads: Any, n: Any, count: Any) -> None:
 def _segment_ends(running: Any, offsets: Any, start: Any, out: Any, n: Any, segments: Any) -> None:
     for s in range(segments):
         first = i64(offsets[s])
-        end = i64(offsets[s + 1])
+        end = min(i64(offsets[s + 1]), n)
         result = start[0]
-        if first >= 0 and first < end and end <= n:
+        if first >= 0 and first < end:
             result = running[end - 1]
         out[s] = result

@@ -16,6 +16,7 @@ from tack.algorithms.common import (
     result_array,
     same_device,
 )
+from tack.algorithms.groups import select
 from tack.algorithms.scans import scan
 from tack.dtypes import i16, i64
 
@@ -39,7 +40,10 @@ def compact(x: Any, mask: Any, *, n: int | None = None, out: Any = None) -> tack
     count = prefix(function, source.size, n)
     places, total = _places(chosen, count)
     result = result_array(function, out, total, source.dtype, source)
-    _write_elements(source, chosen, places, result, count, block_count(count))
+    if total and source._backend.prefers_workgroups:
+        select.write_elements(source, chosen, places, result, count)
+    elif total:
+        _write_elements(source, chosen, places, result, count, block_count(count))
     return result
 
 
@@ -63,7 +67,10 @@ def indices_of(mask: tack.Array, n: int, *, end: bool = False) -> tack.Array:
     """The indices at which ``mask`` is not zero; with ``end``, and ``n`` behind them."""
     places, total = _places(mask, n)
     out = tack.empty(total + int(end), index_dtype(n), device=mask.device)
-    _write_indices(mask, places, out, n, block_count(n))
+    if total and mask._backend.prefers_workgroups:
+        select.write_indices(mask, places, out, n)
+    elif total:
+        _write_indices(mask, places, out, n, block_count(n))
     if end:
         out[total : total + 1].fill(n)
     return out
@@ -73,12 +80,13 @@ def _places(mask: tack.Array, n: int) -> tuple[tack.Array, int]:
     """Where the selected elements of each block go, and how many there are."""
     counts = count_blocks(mask, n)
     places = tack.empty(counts.size, i64, device=mask.device)
-    carries = scan(counts, places, counts.size, "sum", True)
-    return places, carries[carries.size - 1]
+    return places, scan(counts, places, counts.size, "sum", True)[0]
 
 
 def count_blocks(mask: tack.Array, n: int) -> tack.Array:
-    """How many elements of each block are not zero, i64."""
+    """How many elements of each block, or tile, are not zero, i64."""
+    if n and mask._backend.prefers_workgroups:
+        return select.count_tiles(mask, n)
     counts = tack.empty(block_count(n), i64, device=mask.device)
     _count(mask, counts, n, counts.size)
     return counts

@@ -10,9 +10,11 @@ from typing import Any
 
 import tack
 from tack.algorithms.common import as_array, index_dtype, overlap, prefix, result_array, same_device
+from tack.algorithms.groups.sort import RadixSort
 from tack.algorithms.indexing import gather
 from tack.algorithms.radix import DIGITS, chunk_size, count_kernel, move_kernel
 from tack.algorithms.scans import scan
+from tack.dtypes import DType
 
 __all__ = ["argsort", "sort", "sort_by_key"]
 
@@ -79,26 +81,40 @@ def _sort(arrays: list[tack.Array], outs: list[tack.Array], n: int, descending: 
     """Sort the first ``n`` keys, and values if given, into ``outs``, which may be the same arrays."""
     if n == 0:
         return
-    keys, device, fast = arrays[0], arrays[0].device, arrays[0]._backend.iteration_cache
-    passes = keys.itemsize
+    keys, passes = arrays[0], arrays[0].itemsize
     if passes == 1:  # which cannot move elements in place
         arrays = [a.copy() if overlap(a, out) else a for a, out in zip(arrays, outs, strict=True)]
         spares = outs
     else:
-        spares = [tack.empty(n, a.dtype, device=device) for a in arrays]
-    length = chunk_size(sum(a.itemsize for a in arrays), fast)
-    chunks = -(-n // length)
-    counts = tack.empty(chunks * int(DIGITS), index_dtype(n), device=device)
-    places = tack.empty(counts.size, counts.dtype, device=device)
-    count = count_kernel(keys.scalar, length)
-    move = move_kernel(keys.scalar, arrays[1].scalar if len(arrays) > 1 else None, length, fast > 0)
+        spares = [tack.empty(n, a.dtype, device=keys.device) for a in arrays]
+    value_dtype = arrays[1].scalar if len(arrays) > 1 else None
+    method = RadixSort if keys._backend.prefers_workgroups else ChunkedSort
+    sorting = method(keys, value_dtype, n, descending)
     for number in range(passes):
         to = outs if (passes - number) % 2 else spares  # the last pass writes to outs
-        about = (n, chunks, 8 * number, int(descending))
-        count(arrays[0], counts, *about)
-        scan(counts, places, counts.size, "sum", True)
-        move(*arrays, *to, counts, places, *about)
+        sorting.move(arrays, to, number)
         arrays = to
+
+
+class ChunkedSort:
+    """The passes over ``n`` > 0 keys, and values with them if there are any, by iterations for chunks."""
+
+    def __init__(self, keys: tack.Array, value_dtype: DType | None, n: int, descending: bool) -> None:
+        fast = keys._backend.iteration_cache
+        self.n, self.descending = n, int(descending)
+        length = chunk_size(keys.itemsize + (value_dtype.itemsize if value_dtype else 0), fast)
+        self.chunks = -(-n // length)
+        self.counts = tack.empty(self.chunks * int(DIGITS), index_dtype(n), device=keys.device)
+        self.places = tack.empty_like(self.counts)
+        self.count = count_kernel(keys.scalar, length)
+        self.kernel = move_kernel(keys.scalar, value_dtype, length, fast > 0)
+
+    def move(self, arrays: list[tack.Array], outs: list[tack.Array], number: int) -> None:
+        """Sort ``arrays`` by the digit of a pass into ``outs``, which must not overlap them."""
+        about = (self.n, self.chunks, 8 * number, self.descending)
+        self.count(arrays[0], self.counts, *about)
+        scan(self.counts, self.places, self.counts.size, "sum", True)
+        self.kernel(*arrays, *outs, self.counts, self.places, *about)
 
 
 def _numbers(n: int, like: tack.Array) -> tack.Array:

@@ -10,6 +10,7 @@ import numpy as np
 
 import tack
 from tack.algorithms.common import BLOCK, accumulator, as_array, block_count, prefix, same_device
+from tack.algorithms.groups.reduce import sum_terms
 from tack.algorithms.selection import as_mask, count_blocks
 from tack.dtypes import DType, f32, f64, i64
 from tack.lang.kernel import Func, Kernel
@@ -103,7 +104,9 @@ def _sum(term: Func, x: tack.Array, y: tack.Array, n: int, shift: float = 0.0) -
 def _block_sums(
     term: Func, x: tack.Array, y: tack.Array, n: int, wide: DType, shift: float = 0.0
 ) -> tack.Array:
-    """The sum of each block, of ``wide`` numbers."""
+    """The sum of each block, or of what each workgroup takes, of ``wide`` numbers."""
+    if x._backend.prefers_workgroups:
+        return sum_terms(term, x, y, n, wide, shift)
     sums = tack.empty(block_count(n), wide, device=x.device)
     _sum_kernel(term, wide)(x, y, sums, shift, n, sums.size)
     return sums

@@ -149,6 +149,7 @@ class Backend(ABC):
         specializes_disjoint: whether calls whose written arrays overlap no other have code of their own.
         wraps_host_memory: whether its kernels can use NumPy's memory where it is.
         iteration_cache: bytes of local arrays that each iteration has in a fast cache to itself; 0: few.
+        forward_progress: whether a workgroup that has started goes on while others wait for it.
         device_memory_spaces: the spaces (`memory_space`) that `wrap_ptr` takes; empty: no check.
         device_options: the keyword options that ``tack.device`` passes on.
         requires_alignment: whether elements must be at multiples of their size, which `wrap_ptr` checks.
@@ -166,6 +167,7 @@ class Backend(ABC):
     specializes_disjoint: bool = False
     wraps_host_memory: bool = False
     iteration_cache: int = 0
+    forward_progress: bool = False
     device_memory_spaces: tuple[str, ...] = ()
     device_options: ClassVar[tuple[str, ...]] = ()
     requires_alignment: bool = False
@@ -197,6 +199,11 @@ class Backend(ABC):
     @property
     def supports_f64(self) -> bool:
         return f64 in self.supported_dtypes
+
+    @property
+    def prefers_workgroups(self) -> bool:
+        """Whether algorithms divide work among the lanes of workgroups rather than among iterations."""
+        return self.supports_workgroups and not self.iteration_cache
 
     @functools.cached_property
     def dtype_set(self) -> frozenset[DType]:

@@ -36,6 +36,7 @@ class StreamBackend(GpuBackend):
     supported_dtypes = ALL_DTYPES
     supported_atomic_dtypes = (i32, u32, i64, u64, f32, f64)
     requires_alignment = True
+    forward_progress = True
     device_options = ("stream",)
     driver: ClassVar[Driver]
 

@@ -1,0 +1,1 @@
+"""Kernels of the algorithms for devices whose workgroups run their lanes at once, as GPUs do."""
