@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Real devices and emulations that the specification names; a new one is added here and in `on_target`.
-TARGETS = ("cpu", "cuda", "hip", "level_zero", "metal", "cuda-emu", "hip-emu", "opencl-pocl", "msl-emu")
-
 # The suites are packages beside this file, and the differential one uses the conformance oracle.
 sys.path.insert(0, str(Path(__file__).parent))
+
+import on_target
+from on_target import TARGETS
 
 # Tests measure compilers, not what an earlier run left on disk.
 os.environ.setdefault("TACK_CACHE", "off")
@@ -25,26 +25,7 @@ settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--target",
-        default="cpu",
-        metavar="T",
-        help=f"device that the conformance tests run on, one of: {', '.join(TARGETS)}",
-    )
-
-
-def _reason(target: str) -> str | None:
-    """Why ``target`` cannot run here, or None if it can."""
-    from on_target import device_of, emulate
-
-    import tack
-
-    try:
-        emulate(target)
-        tack.device(device_of(target))
-    except (RuntimeError, ValueError) as error:
-        return f"target {target!r} does not start: {error}"
-    return None
+    on_target.add_option(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,17 +43,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def target_name(request: pytest.FixtureRequest) -> str:
     """The target under test; skips without its toolchain, fails where that was required."""
     name: str = request.config.getoption("--target")
-    reason = _reason(name)
-    if reason is not None:
-        if name in os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split():
-            pytest.fail(f"TACK_REQUIRE_TARGETS names it, but {reason}")
-        pytest.skip(reason)
+    on_target.require(name)
     return name
 
 
 @pytest.fixture(scope="session")
 def target(target_name: str) -> str:
     """Its device, as ``tack.device`` takes it."""
-    from on_target import device_of
-
-    return device_of(target_name)
+    return on_target.device_of(target_name)

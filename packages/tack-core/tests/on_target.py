@@ -1,12 +1,19 @@
-"""Runs a program on a target of ``--target``: ``python on_target.py TARGET PROGRAM [ARGUMENT ...]``."""
+"""The targets of ``--target``, and running a program on one.
+
+python on_target.py TARGET PROGRAM [ARGUMENT ...]
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
+# Real devices and emulations that the specification names; a new one is added here and in `emulate`.
+TARGETS = ("cpu", "cuda", "hip", "level_zero", "metal", "cuda-emu", "hip-emu", "opencl-pocl", "msl-emu")
 DEVICES = {"cuda-emu": "cuda", "hip-emu": "hip", "opencl-pocl": "level_zero", "msl-emu": "metal"}
 
 
@@ -35,6 +42,29 @@ def emulate(target: str) -> None:
         metal_driver.install()
     elif target in DEVICES:
         raise RuntimeError("there is no emulation in this version")
+
+
+def add_option(parser: Any) -> None:
+    """Adds ``--target``, which several suites of one run may ask for."""
+    about = f"device that tests run on which take one, one of: {', '.join(TARGETS)}"
+    with contextlib.suppress(ValueError):  # it is there
+        parser.addoption("--target", default="cpu", metavar="T", help=about)
+
+
+def require(target: str) -> None:
+    """Skips the test if a target does not start; fails it where ``TACK_REQUIRE_TARGETS`` names the target."""
+    import pytest
+
+    import tack
+
+    try:
+        emulate(target)
+        tack.device(device_of(target))
+    except (RuntimeError, ValueError) as error:
+        reason = f"target {target!r} does not start: {error}"
+        if target in os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split():
+            pytest.fail(f"TACK_REQUIRE_TARGETS names it, but {reason}")
+        pytest.skip(reason)
 
 
 def command(target: str, program: Path, *arguments: object) -> list[str]:
