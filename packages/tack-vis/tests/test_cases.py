@@ -24,7 +24,8 @@ def test_the_module_is_what_the_generator_writes() -> None:
 
 def triangles(case: int) -> list[tuple[int, ...]]:
     word = table.CUBE_CASES[case]
-    flat = tuple(word >> 4 * (i + 1) & 15 for i in range(3 * (word & 15)))
+    codes = (word >> 4 * (i + 1) & 15 for i in range(3 * (word & 15)))
+    flat = tuple({cube_cases.code(e): e for e in range(12)}[code] for code in codes)
     return [flat[i : i + 3] for i in range(0, len(flat), 3)]
 
 

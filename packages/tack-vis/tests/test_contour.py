@@ -247,12 +247,14 @@ def test_the_same_result_every_time() -> None:
             np.testing.assert_array_equal(left, right)
 
 
-def test_peak_memory() -> None:
-    """What is allocated beside the volume: the mesh, and a tenth of both."""
-    volume = sphere(160, 160, 160).astype(np.float32)
-    contour(volume, 0.8)  # compiles
+@pytest.mark.parametrize(("dtype", "levels"), [(np.float32, 0.8), (np.uint16, 0.8), (np.float32, [0.4, 0.8])])
+def test_peak_memory(dtype: type, levels: float | list[float]) -> None:
+    """What is allocated beside the volume: the mesh, and a tenth of both; with two values too."""
+    volume = tack.asarray((1000 * sphere(160, 160, 160)).astype(dtype), device="cpu")
+    values = np.multiply(levels, 1000).tolist()
+    contour(volume, values)  # compiles
     tracemalloc.start()
-    mesh = contour(volume, 0.8)
+    mesh = contour(volume, values)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     output = mesh.points.nbytes + mesh.triangles.nbytes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,9 @@ import numpy as np
 import tack
 from tack.algorithms import exclusive_scan
 from tack.dtypes import DType, f32, f64, i32, i64, u64
-from tack.vis.flying_edges import (
-    classify_kernel,
-    count_kernel,
-    usable_cells,
-    usable_edges,
-    validity,
-    write_kernel,
-)
+from tack.vis.bits import classify, row_words, usable_cells, usable_edges, validity
+from tack.vis.cube_cases import CUBE_CASES
+from tack.vis.flying_edges import count_kernel, report, running_totals, write_kernel
 from tack.vis.grids import as_volume, grid_axes
 from tack.vis.mesh import Mesh
 from tack.vis.points import field_kernel, normal_kernel, position_kernel
@@ -76,14 +73,18 @@ def contour(
         name: as_volume("contour", f"fields[{name!r}]", field, grid) for name, field in (fields or {}).items()
     }
     usable = None if mask is None else _usable(grid, mask)
-    parts = []
-    for level in levels:
-        part = _count(grid, level, usable)
-        if part.nans and usable is None:
-            usable = _usable(grid, None)
+    # Where the default device can be used, launches run no Python.
+    with nullcontext() if tack.default_device() == grid.device else grid.device:
+        parts = []
+        for level in levels:
             part = _count(grid, level, usable)
-        parts.append(part)
-    mesh = _write(grid, axes, parts, usable, normals, scalars, weights, real)
+            if part.nans and usable is None:
+                usable = _usable(grid, None)
+                part = _count(grid, level, usable)
+            if len(levels) > 1:  # bits of all of them could be more than the volume
+                part.bits = None
+            parts.append(part)
+        mesh = _write(grid, axes, parts, usable, normals, scalars, weights, real)
     for part in parts:
         if not part.triangles:
             _warn_of_nothing(grid, part.level)
@@ -91,13 +92,11 @@ def contour(
 
 
 class _Part:
-    """One value's voxel bits, where its rows write, and how much they write."""
+    """One value's voxel bits (None: to be found again), where its rows write, and how much they write."""
 
     __slots__ = ("bits", "level", "nans", "points", "starts", "triangles")
 
-    def __init__(
-        self, bits: tack.Array, starts: tack.Array, level: float, sizes: tuple[int, int, int]
-    ) -> None:
+    def __init__(self, bits: Any, starts: Any, level: float, sizes: Any) -> None:
         self.bits = bits
         self.starts = starts
         self.level = level
@@ -107,21 +106,49 @@ class _Part:
 def _count(grid: tack.Array, level: float, usable: tuple[tack.Array, ...] | None) -> _Part:
     """Classify the voxels, and count what each row will write."""
     nz, ny, nx = grid.shape
-    rows, words = nz * ny, -(-nx // 64)
-    bits = tack.empty(rows * words + 1, u64, device=grid.device)
-    # Triangles, three kinds of points, and whether there are NaNs: in all at most 9 for each voxel.
-    counts = tack.empty(5 * rows, i32 if 9 * grid.size <= i32.max else i64, device=grid.device)
+    rows, words = nz * ny, row_words(nx)
+    # Triangles, and three kinds of points: in all at most 8 for each voxel.
+    counts = _scratch(grid, 4 * rows + 1, i32 if 8 * grid.size <= i32.max else i64)
+    nans = _scratch(grid, 1, i32)
+    nans.fill(0)
+    bits = _voxel_bits(grid, level, nans)
+    about = (nz, ny, nx, words)
+    count_kernel(usable is not None)(bits, *(usable or (bits,) * 4), _cases(grid.device), counts, *about)
+    if grid._backend.wraps_host_memory:
+        sizes = np.empty(3, np.int64)
+        running_totals(counts, nans, sizes, rows)
+    else:
+        exclusive_scan(counts, out=counts)
+        result = grid._backend.scratch(i64, 3)
+        report(counts, nans, result, rows)
+        sizes = result.numpy()
+    return _Part(bits, counts, level, sizes.tolist())
+
+
+def _voxel_bits(grid: tack.Array, level: float, nans: Any) -> Any:
+    """A bit for each voxel that is at least ``level``; sets ``nans[0]`` if one is NaN."""
+    nz, ny, nx = grid.shape
+    bits = _scratch(grid, nz * ny * row_words(nx), u64)
     threshold = _threshold(level, grid.scalar)
     if threshold is None:  # past all values of the dtype
         bits.fill(0)
-        counts.fill(0)
     else:
-        classify_kernel(grid.scalar)(grid, bits, counts, threshold, rows, nx, words)
-        count_kernel(usable is not None)(bits, *(usable or (bits,) * 4), counts, nz, ny, nx, words)
-    starts, total = exclusive_scan(counts, out=counts, total=True)
-    triangles = starts[rows] if rows else 0
-    end = starts[4 * rows] if rows else 0
-    return _Part(bits, starts, level, (triangles, end - triangles, total - end))
+        classify(grid, bits, nans, threshold)
+    return bits
+
+
+def _scratch(grid: tack.Array, size: int, dtype: DType) -> Any:
+    """Memory for kernels on the grid's device: NumPy's where they can use it, since it is made faster."""
+    if grid._backend.wraps_host_memory:
+        return np.empty(size, dtype.numpy)
+    return tack.empty(size, dtype)
+
+
+@cache
+def _cases(device: tack.Device) -> Any:
+    """The table of cases for kernels on a device."""
+    values = np.array(CUBE_CASES, np.uint64)
+    return values if device.name == "cpu" else tack.asarray(values, device=device)
 
 
 def _write(
@@ -135,35 +162,39 @@ def _write(
     real: DType,
 ) -> Mesh:
     """The mesh of all values, one behind the other."""
-    device = grid.device
     nz, ny, nx = grid.shape
-    points = sum(part.points for part in parts)
+    count = sum(part.points for part in parts)
     triangles = sum(part.triangles for part in parts)
-    float_dtype = f64 if grid.scalar is f64 and real is f64 else f32
+    coordinate, integer = (f64, i64) if grid.scalar is f64 and real is f64 else (f32, i32)
+    index = i32 if count <= i32.max else i64
     mesh = Mesh(
-        tack.empty((points, 3), float_dtype, device=device),
-        tack.empty((triangles, 3), i32 if points <= i32.max else i64, device=device),
-        tack.empty((points, 3), float_dtype, device=device) if normals else None,
-        {name: tack.empty(points, field.scalar, device=device) for name, field in fields.items()},
+        tack.empty((count, 3), coordinate),
+        tack.empty((triangles, 3), index),
+        tack.empty((count, 3), coordinate) if normals else None,
+        {name: tack.empty(count, field.scalar) for name, field in fields.items()},
     )
     if scalars:
-        mesh.point_data["scalars"] = tack.empty(points, float_dtype, device=device)
-    edges = tack.empty(points, i32 if 4 * grid.size <= i32.max else i64, device=device)
+        mesh.point_data["scalars"] = tack.empty(count, coordinate)
+    points = mesh.points
+    write = write_kernel(usable is not None, coordinate, integer, index)
     first = corner = 0
     for part in parts:
         end = first + part.points
         if part.points:
-            about = (first, corner, nz, ny, nx, -(-nx // 64))
-            bits = (part.bits, *(usable or (part.bits,) * 4))
-            write_kernel(usable is not None)(*bits, part.starts, edges, mesh.triangles, *about)
+            inside = _voxel_bits(grid, part.level, _scratch(grid, 1, i32)) if part.bits is None else part.bits
+            bits: Any = (inside, *(usable or (inside,) * 4), _cases(grid.device))
+            write(*bits, part.starts, points, mesh.triangles, first, corner, nz, ny, nx, row_words(nx))
+            # Positions come last: before, the points hold the edges that they are on.
             where = (part.level, first, end, ny, nx)
-            position_kernel(real)(grid, axes, edges, mesh.points, *where)
             if mesh.normals is not None:
-                normal_kernel(real)(grid, axes, edges, mesh.normals, part.level, first, end, nz, ny, nx)
+                about = (part.level, first, end, nz, ny, nx)
+                normal_kernel(real, integer)(grid, axes, points, mesh.normals, *about)
             for name, field in fields.items():
-                field_kernel(real)(grid, field, axes, edges, mesh.point_data[name], *where)
+                field_kernel(real, integer)(grid, field, points, mesh.point_data[name], *where)
             if scalars:
                 mesh.point_data["scalars"][first:end].fill(part.level)
+            position_kernel(real, integer)(grid, axes, points, *where)
+            part.bits = inside = bits = None  # their memory, before the next value's are found
         first, corner = end, corner + part.triangles
     return mesh
 
@@ -171,9 +202,9 @@ def _write(
 def _usable(grid: tack.Array, mask: Any) -> tuple[tack.Array, ...]:
     """The bits of usable edges along x, y and z, and of usable cells."""
     nz, ny, nx = grid.shape
-    words = -(-nx // 64)
+    words = row_words(nx)
     chosen = tack.ones(grid.size, tack.u8, device=grid.device) if mask is None else _mask(mask, grid)
-    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words + 1, u64, device=grid.device) for _ in range(5))
+    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(5))
     validity(grid, chosen, valid, nz * ny, nx, words)
     usable_cells(valid, cells, nz, ny, nx, words)
     usable_edges(cells, xs, ys, zs, nz, ny, words)

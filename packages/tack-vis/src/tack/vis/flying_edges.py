@@ -3,12 +3,12 @@
     W. Schroeder, R. Maynard, B. Geveci: "Flying edges: a high-performance scalable isocontouring algorithm",
     IEEE Symposium on Large Data Analysis and Visualization, 2015
 
-As there, one pass over the rows of the volume finds out what is inside, a second counts the points and
-triangles of each row, a scan tells where each row writes, and a last pass writes, without any search for
-points that neighbours share. Here a row's classification is 64 voxels to a word: crossed edges are the
-exclusive or of two words and are counted by population count, cells that the surface cuts are what is
-neither inside nor outside as a whole, and 64 cells that it misses cost what one does. The bits take 1/32 of
-an f32 volume.
+As there, one pass over the rows of the volume finds out what is inside (`tack.vis.bits`), a second counts the
+points and triangles of each row, running totals tell where each row writes, and a last pass writes, without
+any search for points that neighbours share. Here a row's classification is 64 voxels to a word: crossed
+edges are the exclusive or of two words and are counted by population count, cells that the surface cuts are
+what is neither inside nor outside as a whole, and 64 cells that it misses cost what one does. The bits take
+1/32 of an f32 volume.
 
 A row is (k, j), all voxels along x, the last axis. It owns the edges that start in it: along x, along y to
 row (k, j + 1), along z to row (k + 1, j). Points are numbered row by row, and in a row by axis.
@@ -23,76 +23,9 @@ from typing import Any
 
 import tack
 from tack import DType, Kernel, i32, i64, u64
-from tack.vis.cube_cases import CUBE_CASES
+from tack.vis.bits import ahead, lowest
 
-__all__ = ["classify_kernel", "count_kernel", "usable_cells", "usable_edges", "validity", "write_kernel"]
-
-CASES = tack.constant(CUBE_CASES, u64)  # the number of triangles, then their corners, four bits each
-
-
-@cache
-def classify_kernel(dtype: DType) -> Kernel:
-    """Sets the bits of voxels that are at least ``threshold``; marks rows with NaNs, behind the counts."""
-
-    @tack.kernel
-    def classify(volume: Any, bits: Any, counts: Any, threshold: Any, rows: Any, nx: Any, words: Any) -> None:
-        for r in range(rows):
-            least = dtype(threshold)
-            nans = i32(0)
-            for w in range(words):
-                word = u64(0)
-                first = r * nx + w * 64
-                if w * 64 + 64 <= nx:  # two loops, each of which has vectors of one width
-                    for b in range(64):
-                        word |= u64(volume[first + b] >= least) << b
-                    for b in range(64):
-                        nans |= volume[first + b] != volume[first + b]
-                else:
-                    for b in range(nx - w * 64):
-                        value = volume[first + b]
-                        word |= u64(value >= least) << b
-                        nans |= value != value
-                bits[r * words + w] = word
-            counts[4 * rows + r] = nans
-
-    return classify
-
-
-@tack.func
-def _lowest(n: Any) -> Any:
-    """A word whose n lowest bits are set; none for n < 0, all for n > 64."""
-    word = ~u64(0)
-    if n < 64:
-        word = (u64(1) << n) - 1
-    return u64(0) if n <= 0 else word
-
-
-@tack.func
-def _next(bits: Any, at: Any) -> Any:
-    """The bits of the voxels one further along x.
-
-    The last bit is the first of the word behind, which is wrong at a row's end; but no edge starts there. So
-    arrays of bits have a word more.
-    """
-    return bits[at] >> 1 | bits[at + 1] << 63
-
-
-@tack.func
-def _previous(bits: Any, at: Any, more: Any) -> Any:
-    """The bits of the voxels one less along x, of which a row's word before has the first."""
-    word = bits[at] << 1
-    if more:
-        word |= bits[at - 1] >> 63
-    return word
-
-
-@tack.func
-def _case(a: Any, ax: Any, b: Any, bx: Any, c: Any, cx: Any, d: Any, dx: Any, i: Any) -> Any:
-    """The case of cell i, from the words of the four rows around it."""
-    one = u64(1)
-    low = ((a >> i) & one) | (((ax >> i) & one) << 1) | (((b >> i) & one) << 2) | (((bx >> i) & one) << 3)
-    high = ((c >> i) & one) | (((cx >> i) & one) << 1) | (((d >> i) & one) << 2) | (((dx >> i) & one) << 3)
-    return i32(low | (high << 4))
+__all__ = ["count_kernel", "report", "running_totals", "write_kernel"]
 
 
 @tack.func
@@ -105,6 +38,53 @@ def _some(words: Any, at: Any) -> Any:
     return words[at]
 
 
+@tack.func
+def _begin(bits: Any, r: Any, up: Any, over: Any, coming: Any) -> Any:
+    """The first words of the four rows around cells: row n is next along y if n & 1, along z if n & 2."""
+    for n in range(4):
+        coming[n] = bits[r + (n & 1) * up + (n >> 1) * over]
+
+
+@tack.func
+def _advance(
+    bits: Any, w: Any, r: Any, up: Any, over: Any, length: Any, rows: Any, coming: Any, words: Any, nexts: Any
+) -> Any:
+    """Word w of the four rows, of ``length``, and that of the voxels one further along x."""
+    for n in range(4):
+        words[n] = coming[n]
+        coming[n] = ahead(bits, w, r + (n & 1) * up + (n >> 1) * over, length, rows)
+        nexts[n] = words[n] >> 1 | coming[n] << 63
+
+
+@tack.func
+def _crossed(words: Any, nexts: Any, columns: Any) -> Any:
+    """Not 0 if the surface crosses any edge of the cells."""
+    edges = (words[0] ^ words[1]) | (words[2] ^ words[3]) | (words[0] ^ words[2])
+    for n in range(4):
+        edges |= (words[n] ^ nexts[n]) & columns
+    return edges
+
+
+@tack.func
+def _cut(words: Any, nexts: Any) -> Any:
+    """The bits of cells that are neither inside nor outside as a whole."""
+    some = u64(0)
+    every = ~u64(0)
+    for n in range(4):
+        some |= words[n] | nexts[n]
+        every &= words[n] & nexts[n]
+    return some & ~every
+
+
+@tack.func
+def _triangles(cases: Any, words: Any, nexts: Any, i: Any) -> Any:
+    """The triangles of cell i, as in `CUBE_CASES`."""
+    case = u64(0)
+    for n in range(4):
+        case |= ((words[n] >> i & 1) | (nexts[n] >> i & 1) << 1) << 2 * n
+    return cases[case]
+
+
 @cache
 def count_kernel(masked: bool) -> Kernel:
     """Counts each row's triangles, and behind them its points along x, y and z."""
@@ -112,37 +92,35 @@ def count_kernel(masked: bool) -> Kernel:
 
     @tack.kernel
     def count(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, counts: Any, nz: Any, ny: Any, nx: Any, words: Any
-    ) -> None:
+        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, counts: Any,
+        nz: Any, ny: Any, nx: Any, length: Any,
+    ) -> None:  # fmt: skip
         for k, j in tack.ndindex(nz, ny):
-            rows = nz * ny
             r = k * ny + j
-            up = words if j + 1 < ny else 0  # to the row that is next along y, or to the same
-            over = ny * words if k + 1 < nz else 0
+            rows = nz * ny
+            up = 1 if j + 1 < ny else 0  # to the row that is next along y, or to the same
+            over = ny if k + 1 < nz else 0
             inside = ~u64(0) if up and over else u64(0)  # whether the row has cells
             x = 0
             y = 0
             z = 0
             triangles = 0
-            for w in range(words):
-                at = r * words + w
-                columns = _lowest(nx - 1 - w * 64)
-                a = bits[at]
-                b = bits[at + up]
-                c = bits[at + over]
-                d = bits[at + up + over]
-                ax = _next(bits, at)
-                bx = _next(bits, at + up)
-                cx = _next(bits, at + over)
-                dx = _next(bits, at + up + over)
-                x += tack.popcount((a ^ ax) & columns & usable(xs, at))
-                y += tack.popcount((a ^ b) & usable(ys, at))
-                z += tack.popcount((a ^ c) & usable(zs, at))
-                cut = (a | ax | b | bx | c | cx | d | dx) & ~(a & ax & b & bx & c & cx & d & dx)
-                cut &= columns & inside & usable(cells, at)
+            words = tack.local_array(4, u64)
+            nexts = tack.local_array(4, u64)
+            coming = tack.local_array(4, u64)
+            _begin(bits, r, up, over, coming)
+            for w in range(length):
+                at = w * rows + r
+                columns = lowest(nx - 1 - w * 64)
+                _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
+                if _crossed(words, nexts, columns) == 0:
+                    continue
+                x += tack.popcount((words[0] ^ nexts[0]) & columns & usable(xs, at))
+                y += tack.popcount((words[0] ^ words[1]) & usable(ys, at))
+                z += tack.popcount((words[0] ^ words[2]) & usable(zs, at))
+                cut = _cut(words, nexts) & columns & inside & usable(cells, at)
                 while cut:
-                    case = _case(a, ax, b, bx, c, cx, d, dx, tack.ctz(cut))
-                    triangles += i32(CASES[case] & 15)
+                    triangles += i32(_triangles(cases, words, nexts, tack.ctz(cut)) & 15)
                     cut &= cut - 1
             counts[r] = triangles
             counts[rows + 3 * r] = x
@@ -152,161 +130,114 @@ def count_kernel(masked: bool) -> Kernel:
     return count
 
 
-@tack.func
-def _write_edges(crossed: Any, edges: Any, first: Any, voxel: Any, axis: Any) -> Any:
-    """Write the numbers of crossed edges from ``first`` on: 4 times the first voxel, and the axis."""
-    place = first
-    rest = crossed
-    while rest:
-        edges[place] = 4 * (voxel + tack.ctz(rest)) + axis
-        place += 1
-        rest &= rest - 1
-    return place
+@tack.kernel
+def running_totals(counts: Any, nans: Any, sizes: Any, rows: Any) -> None:
+    """Turns counts into where each row writes, one after the other; see `report` for ``sizes``."""
+    for _ in range(1):
+        total = i64(0)
+        triangles = i64(0)
+        for r in range(4 * rows):
+            here = counts[r]
+            if r == rows:
+                triangles = total
+            counts[r] = total
+            total += here
+        sizes[0] = triangles
+        sizes[1] = total - triangles
+        sizes[2] = nans[0]
+
+
+@tack.kernel
+def report(starts: Any, nans: Any, sizes: Any, rows: Any) -> None:
+    """Writes how many triangles and points there are, and whether a voxel is NaN."""
+    for _ in range(1):
+        sizes[0] = starts[rows]
+        sizes[1] = starts[4 * rows] - starts[rows]
+        sizes[2] = nans[0]
 
 
 @cache
-def write_kernel(masked: bool) -> Kernel:
-    """Writes the edges on which points lie, and the corners of the triangles.
+def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) -> Kernel:
+    """Writes the corners of the triangles, and for each point the grid edge that it is on.
 
-    ``starts`` are the counts' running totals. Points are numbered from ``first_point`` on, triangles from
+    That takes the memory of the point's coordinates, as numbers of dtype ``integer``, which is as wide: 4 i +
+    axis, j, k of the edge's first voxel. Corners are of dtype ``index``. ``starts`` is where each row's
+    triangles and points begin. Points are numbered from ``first_point`` on, triangles from
     ``first_triangle``.
     """
     usable = _some if masked else _everything
 
     @tack.kernel
     def write(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, starts: Any, edges: Any, triangles: Any,
-        first_point: Any, first_triangle: Any, nz: Any, ny: Any, nx: Any, words: Any,
+        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, starts: Any, points: Any,
+        triangles: Any, first_point: Any, first_triangle: Any, nz: Any, ny: Any, nx: Any, length: Any,
     ) -> None:  # fmt: skip
         for k, j in tack.ndindex(nz, ny):
-            rows = nz * ny
             r = k * ny + j
-            up = words if j + 1 < ny else 0
-            over = ny * words if k + 1 < nz else 0
+            rows = nz * ny
+            up = 1 if j + 1 < ny else 0
+            over = ny if k + 1 < nz else 0
             inside = ~u64(0) if up and over else u64(0)
-            # Where the points of this row and of its neighbours start: b is next along y, c along z, d both.
-            start = first_point - starts[rows]
+            # The points on edges along x in the four rows, then along y here and next along z, then along z
+            # here and next along y: how many come before, and on which of the word's edges there are some.
+            before = tack.local_array(8, index)
+            on = tack.local_array(8, u64)
             own = rows + 3 * r
-            along_y = own + (3 if up else 0)
-            along_z = own + (3 * ny if over else 0)
-            x = start + starts[own]
-            y = start + starts[own + 1]
-            z = start + starts[own + 2]
-            xb = start + starts[along_y]
-            zb = start + starts[along_y + 2]
-            xc = start + starts[along_z]
-            yc = start + starts[along_z + 1]
-            xd = start + starts[along_z + along_y - own]
-            corner = 3 * (first_triangle + starts[r])
-            for w in range(words):
-                at = r * words + w
-                columns = _lowest(nx - 1 - w * 64)
-                a = bits[at]
-                b = bits[at + up]
-                c = bits[at + over]
-                d = bits[at + up + over]
-                ax = _next(bits, at)
-                bx = _next(bits, at + up)
-                cx = _next(bits, at + over)
-                dx = _next(bits, at + up + over)
-                on_x = (a ^ ax) & columns & usable(xs, at)
-                on_y = (a ^ b) & usable(ys, at)
-                on_z = (a ^ c) & usable(zs, at)
-                on_xb = (b ^ bx) & columns & usable(xs, at + up)
-                on_zb = (b ^ d) & usable(zs, at + up)
-                on_xc = (c ^ cx) & columns & usable(xs, at + over)
-                on_yc = (c ^ d) & usable(ys, at + over)
-                on_xd = (d ^ dx) & columns & usable(xs, at + up + over)
-                if (on_x | on_y | on_z | on_xb | on_zb | on_xc | on_yc | on_xd) == 0:
+            along_y = 3 if up else 0
+            along_z = 3 * ny if over else 0
+            start = index(first_point - starts[rows])
+            before[0] = start + index(starts[own])
+            before[1] = start + index(starts[own + along_y])
+            before[2] = start + index(starts[own + along_z])
+            before[3] = start + index(starts[own + along_y + along_z])
+            before[4] = start + index(starts[own + 1])
+            before[5] = start + index(starts[own + along_z + 1])
+            before[6] = start + index(starts[own + 2])
+            before[7] = start + index(starts[own + along_y + 2])
+            corner = 3 * (first_triangle + i64(starts[r]))
+            words = tack.local_array(4, u64)
+            nexts = tack.local_array(4, u64)
+            coming = tack.local_array(4, u64)
+            _begin(bits, r, up, over, coming)
+            for w in range(length):
+                at = w * rows + r
+                columns = lowest(nx - 1 - w * 64)
+                _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
+                if _crossed(words, nexts, columns) == 0:
                     continue
-                cut = (a | ax | b | bx | c | cx | d | dx) & ~(a & ax & b & bx & c & cx & d & dx)
-                cut &= columns & inside & usable(cells, at)
+                for n in range(4):
+                    on[n] = (words[n] ^ nexts[n]) & columns & usable(xs, at + (n & 1) * up + (n >> 1) * over)
+                on[4] = (words[0] ^ words[1]) & usable(ys, at)
+                on[5] = (words[2] ^ words[3]) & usable(ys, at + over)
+                on[6] = (words[0] ^ words[2]) & usable(zs, at)
+                on[7] = (words[1] ^ words[3]) & usable(zs, at + up)
+                cut = _cut(words, nexts) & columns & inside & usable(cells, at)
                 while cut:
                     i = tack.ctz(cut)
-                    before = (u64(1) << i) - 1
-                    through = (u64(2) << i) - 1
-                    points = tack.local_array(12, i64)  # of the cell's edges
-                    points[0] = x + tack.popcount(on_x & before)
-                    points[1] = xb + tack.popcount(on_xb & before)
-                    points[2] = xc + tack.popcount(on_xc & before)
-                    points[3] = xd + tack.popcount(on_xd & before)
-                    points[4] = y + tack.popcount(on_y & before)
-                    points[5] = y + tack.popcount(on_y & through)
-                    points[6] = yc + tack.popcount(on_yc & before)
-                    points[7] = yc + tack.popcount(on_yc & through)
-                    points[8] = z + tack.popcount(on_z & before)
-                    points[9] = z + tack.popcount(on_z & through)
-                    points[10] = zb + tack.popcount(on_zb & before)
-                    points[11] = zb + tack.popcount(on_zb & through)
-                    rest = CASES[_case(a, ax, b, bx, c, cx, d, dx, i)]
-                    for _ in range(3 * i32(rest & 15)):
-                        rest >>= 4
-                        triangles[corner] = points[i32(rest & 15)]
-                        corner += 1
+                    # The edges before the cell's own, and before those one further along x.
+                    less = (u64(1) << i) - 1
+                    rest = _triangles(cases, words, nexts, i) >> 4
+                    while rest:
+                        for c in range(3):
+                            edge = i32(rest) >> 4 * c & 15
+                            n = edge >> 1
+                            behind = less if edge & 1 else less + less + 1
+                            triangles[corner + c] = before[n] + tack.popcount(on[n] & behind)
+                        corner += 3
+                        rest >>= 12
                     cut &= cut - 1
-                voxel = r * nx + w * 64
-                x = _write_edges(on_x, edges, x, voxel, 0)
-                y = _write_edges(on_y, edges, y, voxel, 1)
-                z = _write_edges(on_z, edges, z, voxel, 2)
-                xb += tack.popcount(on_xb)
-                zb += tack.popcount(on_zb)
-                xc += tack.popcount(on_xc)
-                yc += tack.popcount(on_yc)
-                xd += tack.popcount(on_xd)
+                for axis in range(3):
+                    n = 2 * axis + 2 if axis else 0
+                    place = 3 * i64(before[n])
+                    there = on[n]
+                    while there:
+                        i = w * 64 + tack.ctz(there)
+                        points[place] = tack.bitcast(integer(4 * i + axis), coordinate)
+                        points[place + 1] = tack.bitcast(integer(j), coordinate)
+                        points[place + 2] = tack.bitcast(integer(k), coordinate)
+                        place += 3
+                        there &= there - 1
+                for n in range(8):
+                    before[n] += tack.popcount(on[n])
 
     return write
-
-
-# --- masked volumes ---------------------------------------------------------------------------
-
-
-@tack.kernel
-def validity(volume: Any, mask: Any, valid: Any, rows: Any, nx: Any, words: Any) -> None:
-    """The bits of voxels that have a value, and whose mask is not zero."""
-    for r in range(rows):
-        for w in range(words):
-            word = u64(0)
-            for b in range(min(64, nx - w * 64)):
-                voxel = r * nx + w * 64 + b
-                value = volume[voxel]
-                word |= u64(value == value and mask[voxel] != 0) << b
-            valid[r * words + w] = word
-
-
-@tack.kernel
-def usable_cells(valid: Any, cells: Any, nz: Any, ny: Any, nx: Any, words: Any) -> None:
-    """The bits of cells whose eight voxels are valid."""
-    for k, j in tack.ndindex(nz, ny):
-        for w in range(words):
-            at = (k * ny + j) * words + w
-            word = u64(0)
-            if j + 1 < ny and k + 1 < nz:
-                word = _lowest(nx - 1 - w * 64)
-                for corner in range(4):
-                    place = at + (corner % 2) * words + (corner // 2) * ny * words
-                    word &= valid[place] & _next(valid, place)
-            cells[at] = word
-
-
-@tack.kernel
-def usable_edges(cells: Any, xs: Any, ys: Any, zs: Any, nz: Any, ny: Any, words: Any) -> None:
-    """The bits of edges, by axis, that a usable cell has."""
-    for k, j in tack.ndindex(nz, ny):
-        for w in range(words):
-            at = (k * ny + j) * words + w
-            x = u64(0)
-            y = u64(0)
-            z = u64(0)
-            for below in range(2):
-                for behind in range(2):
-                    if j >= behind and k >= below:
-                        place = at - (below * ny + behind) * words
-                        x |= cells[place]
-                        both = cells[place] | _previous(cells, place, w > 0)
-                        if behind == 0:
-                            y |= both
-                        if below == 0:
-                            z |= both
-            xs[at] = x
-            ys[at] = y
-            zs[at] = z

@@ -1,7 +1,8 @@
 """Kernels that give values to the points of a contour, each of which lies on an edge of the grid.
 
-An edge is 4 times the number of the voxel where it starts, and its axis: 0 for x. ``axes`` holds the
-coordinates of the grid along x, then y, then z. All is computed in its dtype, f64 where the device has it.
+Before a point has its position, its three coordinates hold the edge (`edge_of`), so positions are computed
+last. ``axes`` holds the coordinates of the grid along x, then y, then z. All is computed in its dtype, f64
+where the device has it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,19 @@ from tack import DType, Func, Kernel
 __all__ = ["field_kernel", "gradient_func", "normal_kernel", "position_kernel"]
 
 
+@cache
+def _edge_of(integer: DType) -> Func:
+    """The device function that reads point p's edge: the first voxel's i, j and k, and the axis."""
+
+    @tack.func
+    def edge_of(points: Any, p: Any) -> Any:
+        first = tack.bitcast(points[3 * p], integer)
+        j = tack.bitcast(points[3 * p + 1], integer)
+        return first >> 2, j, tack.bitcast(points[3 * p + 2], integer), first & 3
+
+    return edge_of
+
+
 @tack.func
 def _step(axis: Any, ny: Any, nx: Any) -> Any:
     """From a voxel to its neighbour along an axis."""
@@ -24,23 +38,34 @@ def _step(axis: Any, ny: Any, nx: Any) -> Any:
 
 
 @cache
-def position_kernel(real: DType) -> Kernel:
+def _share_func(real: DType) -> Func:
+    """The device function that gives how far along an edge, from 0 to 1, the volume has the value."""
+
+    @tack.func
+    def share(volume: Any, voxel: Any, other: Any, value: Any) -> Any:
+        low = real(volume[voxel])
+        return (real(value) - low) / (real(volume[other]) - low)
+
+    return share
+
+
+@cache
+def position_kernel(real: DType, integer: DType) -> Kernel:
     """Where the points from ``first`` on are."""
+    edge_of, share = _edge_of(integer), _share_func(real)
 
     @tack.kernel
     def positions(
-        volume: Any, axes: Any, edges: Any, points: Any, value: Any, first: Any, end: Any, ny: Any, nx: Any
+        volume: Any, axes: Any, points: Any, value: Any, first: Any, end: Any, ny: Any, nx: Any
     ) -> None:
         for p in range(first, end):
-            axis = edges[p] & 3
-            voxel = edges[p] >> 2
-            low = real(volume[voxel])
-            t = (real(value) - low) / (real(volume[voxel + _step(axis, ny, nx)]) - low)
-            row = voxel // nx
+            i, j, k, axis = edge_of(points, p)
+            voxel = (k * ny + j) * nx + i
+            t = share(volume, voxel, voxel + _step(axis, ny, nx), value)
             place = tack.local_array(3, tack.i64)
-            place[0] = voxel - row * nx
-            place[1] = nx + row % ny
-            place[2] = nx + ny + row // ny
+            place[0] = i
+            place[1] = nx + j
+            place[2] = nx + ny + k
             for c in range(3):
                 x = axes[place[c]]
                 if c == axis:
@@ -51,29 +76,20 @@ def position_kernel(real: DType) -> Kernel:
 
 
 @cache
-def field_kernel(real: DType) -> Kernel:
+def field_kernel(real: DType, integer: DType) -> Kernel:
     """The values of another field at the points from ``first`` on."""
+    edge_of, share = _edge_of(integer), _share_func(real)
 
     @tack.kernel
     def interpolate(
-        volume: Any,
-        field: Any,
-        axes: Any,
-        edges: Any,
-        out: Any,
-        value: Any,
-        first: Any,
-        end: Any,
-        ny: Any,
-        nx: Any,
+        volume: Any, field: Any, points: Any, out: Any, value: Any, first: Any, end: Any, ny: Any, nx: Any
     ) -> None:
         for p in range(first, end):
-            voxel = edges[p] >> 2
-            other = voxel + _step(edges[p] & 3, ny, nx)
-            low = real(volume[voxel])
-            t = (real(value) - low) / (real(volume[other]) - low)
+            i, j, k, axis = edge_of(points, p)
+            voxel = (k * ny + j) * nx + i
+            other = voxel + _step(axis, ny, nx)
             start = real(field[voxel])
-            out[p] = start + t * (real(field[other]) - start)
+            out[p] = start + share(volume, voxel, other, value) * (real(field[other]) - start)
 
     return interpolate
 
@@ -110,21 +126,20 @@ def gradient_func(real: DType) -> Func:
 
 
 @cache
-def normal_kernel(real: DType) -> Kernel:
+def normal_kernel(real: DType, integer: DType) -> Kernel:
     """Unit vectors against the gradient at the points from ``first`` on, interpolated between voxels."""
-
-    gradient = gradient_func(real)
+    edge_of, share, gradient = _edge_of(integer), _share_func(real), gradient_func(real)
 
     @tack.kernel
     def unit_normals(
-        volume: Any, axes: Any, edges: Any, normals: Any, value: Any, first: Any, end: Any,
+        volume: Any, axes: Any, points: Any, normals: Any, value: Any, first: Any, end: Any,
         nz: Any, ny: Any, nx: Any,
     ) -> None:  # fmt: skip
         for p in range(first, end):
-            voxel = edges[p] >> 2
-            other = voxel + _step(edges[p] & 3, ny, nx)
-            low = real(volume[voxel])
-            t = (real(value) - low) / (real(volume[other]) - low)
+            i, j, k, axis = edge_of(points, p)
+            voxel = (k * ny + j) * nx + i
+            other = voxel + _step(axis, ny, nx)
+            t = share(volume, voxel, other, value)
             x0, y0, z0 = gradient(volume, axes, voxel, nz, ny, nx)
             x1, y1, z1 = gradient(volume, axes, other, nz, ny, nx)
             x = x0 + t * (x1 - x0)
