@@ -46,6 +46,7 @@ _CALLS = {
     **dict.fromkeys(("acos", "asin", "atan", "atan2", "cosh", "hypot", "log10", "sinh", "tan"), 1.5),
 }
 _LIBM_CALL = 10.0
+_OTHERS = {Load: _MEMORY, Store: _MEMORY, Lookup: _MEMORY, Atomic: _ATOMIC, Print: _PRINT}
 # What a loop is taken to run if its range is not constant.
 _UNKNOWN_TRIPS = 16
 
@@ -72,6 +73,8 @@ def _body(body: tuple[Stmt, ...]) -> float:
 
 
 def _node(node: Node) -> float:
+    if not node._children:  # a leaf, as most nodes are
+        return _own(node)
     if isinstance(node, For):
         bounds = sum(map(_node, children(node.range)))
         return bounds + _trips(node.range) * (_OPERATION + _body(node.body))
@@ -122,16 +125,16 @@ def _upper_bound(value: Expr) -> int | None:
 
 def _own(node: Node) -> float:
     """A node's cost without its children."""
+    kind = type(node)
+    if not kind._children:
+        return 0.0
     if isinstance(node, Binary):
         assert node.type is not None
         table = _FLOAT_OPERATORS if node.type.is_float else _INTEGER_OPERATORS
         return table.get(node.op, _OPERATION)
     if isinstance(node, Call):
         return _CALLS.get(node.function, _LIBM_CALL)
-    if isinstance(node, Load | Store | Lookup):
-        return _MEMORY
-    if isinstance(node, Atomic):
-        return _ATOMIC
-    if isinstance(node, Print):
-        return _PRINT
-    return _OPERATION if isinstance(node, Expr) and any(True for _ in children(node)) else 0.0
+    own = _OTHERS.get(kind)
+    if own is None:
+        own = _OPERATION if isinstance(node, Expr) else 0.0
+    return own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tack.dtypes import DType, f32, f64, i32, i64, u32, u64
 from tack.ir.nodes import Barrier, BlockReduce, Kernel, LaneId, LocalArray, Node
 from tack.ir.traversal import walk, walk_statements
@@ -33,11 +35,12 @@ def requires_full_workgroups(kernel: Kernel) -> bool:
     return has_collective(kernel.loop)
 
 
+@functools.lru_cache(maxsize=4)  # several stages of a compile ask for the same kernel, which never changes
 def primitives(kernel: Kernel) -> tuple[str, ...]:
     """The names, as the language has them, of what the kernel uses of workgroups."""
     found: dict[str, None] = {}
     for node in walk(kernel):
-        kind = type(node)  # every compile looks at every node here
+        kind = type(node)
         if kind is LocalArray:
             if node.shared:  # type: ignore[attr-defined]
                 found["shared"] = None

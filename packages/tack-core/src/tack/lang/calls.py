@@ -46,6 +46,7 @@ from tack.lang.scope import (
     names_of,
     shape_of,
 )
+from tack.lang.source import Source
 from tack.lang.values import Aggregate, Value, map_parts, parts_of
 from tack.lang.vectors import VECTOR_FUNCTIONS
 
@@ -394,7 +395,7 @@ class Calls(Expressions):
         caller, self.frame = self.frame, frame
         self.inlining.append(func)
         try:
-            return self.inline_body(source.tree, node)
+            return self.inline_body(source, node)
         finally:
             self.inlining.pop()
             self.frame = caller
@@ -497,10 +498,10 @@ class Calls(Expressions):
         finally:
             self.frame = caller
 
-    def inline_body(self, tree: ast.FunctionDef, node: ast.Call) -> list[Value]:
+    def inline_body(self, source: Source, node: ast.Call) -> list[Value]:
         """Lowers a device function's body. A single return at its end needs no block to leave."""
+        tree, returns = source.tree, source.returns
         body = tree.body
-        returns = [n for stmt in body for n in ast.walk(stmt) if isinstance(n, ast.Return)]
         last = body[-1]
         if not returns or (returns == [last] and isinstance(last, ast.Return)):
             self.statements([stmt for stmt in body if stmt is not last or not returns])

@@ -51,7 +51,7 @@ class Source:
     globals that may hold the kernel.
     """
 
-    __slots__ = ("_tree", "code", "digest", "filename", "first", "kind", "lines", "name")
+    __slots__ = ("_returns", "_tree", "code", "digest", "filename", "first", "kind", "lines", "name")
 
     def __init__(self, function: FunctionType, kind: str, lines: list[str] | None = None) -> None:
         """``lines`` are the file's if they are known, as after a journey to another process."""
@@ -66,6 +66,7 @@ class Source:
         self.first = code.co_firstlineno
         self.lines = linecache.getlines(code.co_filename, function.__globals__) if lines is None else lines
         self._tree: ast.FunctionDef | None = None
+        self._returns: list[ast.Return] | None = None
         self.digest: str | None = None  # of the definition's text, once the disk cache asked for it
         if len(self.lines) < self.first:
             self.lines = self._lines_elsewhere(function)
@@ -91,6 +92,15 @@ class Source:
         if self._tree is None:
             self._tree = self._parse()
         return self._tree
+
+    @property
+    def returns(self) -> list[ast.Return]:
+        """The function's return statements, looked for once however often it is inlined."""
+        if self._returns is None:
+            self._returns = [
+                n for stmt in self.tree.body for n in ast.walk(stmt) if isinstance(n, ast.Return)
+            ]
+        return self._returns
 
     def _parse(self) -> ast.FunctionDef:
         start = self._definition()

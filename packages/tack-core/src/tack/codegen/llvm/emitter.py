@@ -7,7 +7,7 @@ Rules live in tables by node class, operator or function name: `expressions.VALU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -30,8 +30,11 @@ _FAST_FLAGS = ("reassoc", "nsz", "arcp", "contract", "afn")
 class Unit:
     """One LLVM module: its declarations and the helper functions that it uses so far."""
 
-    def __init__(self, kernel: Kernel, sites: dict[int, int], vector_bits: int) -> None:
+    def __init__(
+        self, kernel: Kernel, sites: dict[int, int], vector_bits: int, single: Collection[str] = ()
+    ) -> None:
         self.kernel = kernel
+        self.single = single  # the locals that are plain values, see `tack.codegen.single`
         self.vector_bits = vector_bits  # of the registers for `vector_math`; 0 where it cannot be used
         self.sites = sites  # id(Print statement) -> site number
         self.module = ir.Module(name=kernel.name)
@@ -124,6 +127,8 @@ class Emitter:
         # The number of the current iteration, where checks need it.
         self.iteration: ir.Value | None = None
         self._locals: dict[str, tuple[ir.Value, DType]] = {}
+        self._single = set(unit.single)
+        self._values: dict[str, ir.Value] = {}
 
     def finish(self) -> None:
         """Ends the entry block, which holds the stack slots."""
@@ -151,23 +156,36 @@ class Emitter:
         slot.type = ADDRESS  # llvmlite's typed pointers allow no access in another type
         return slot
 
+    def in_memory(self, names: Iterable[str]) -> None:
+        """Gives these locals stack slots from now on, though they are set in one place."""
+        self._single.difference_update(names)
+
     def local(self, name: str) -> tuple[ir.Value, DType]:
-        """The slot and type of a local variable. LLVM turns the slots into SSA values."""
+        """The slot and type of a local variable that needs one. LLVM turns the slots into SSA values."""
+        assert name not in self._single, name
         found = self._locals.get(name)
         if found is None:
-            dtype = self.unit.kernel.locals.get(name, i64)
+            dtype = self.type_of(name)
             slot = self.stack(LLVM_TYPES[dtype], name)
             # A defined value even in IR that reads a local before assigning it.
             self._entry.store(constant(dtype, 0), slot)
             found = self._locals[name] = slot, dtype
         return found
 
+    def type_of(self, name: str) -> DType:
+        return self.unit.kernel.locals.get(name, i64)
+
     def assign(self, name: str, value: ir.Value, dtype: DType) -> None:
         """Sets a local, converting ``value`` from ``dtype`` if the local has another type."""
-        slot, target = self.local(name)
-        self.builder.store(convert(self, value, dtype, target), slot)
+        value = convert(self, value, dtype, self.type_of(name))
+        if name in self._single:
+            self._values[name] = value
+        else:
+            self.builder.store(value, self.local(name)[0])
 
     def read(self, name: str) -> ir.Value:
+        if name in self._single:
+            return self._values[name]
         slot, dtype = self.local(name)
         return self.builder.load(slot, typ=LLVM_TYPES[dtype])
 

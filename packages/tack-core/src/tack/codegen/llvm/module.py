@@ -17,22 +17,21 @@ from tack.codegen.llvm.statements import counted_loop, is_constant, local_array_
 from tack.codegen.llvm.streaming import streamed, streaming_loop
 from tack.codegen.llvm.types import ADDRESS, I64, LLVM_TYPES, VOID, index
 from tack.codegen.outer_loops import lane_locals
+from tack.codegen.single import single_valued
 from tack.dtypes import i64
 from tack.errors import diagnostic
 from tack.ir.nodes import (
     Array,
-    Assign,
     Atomic,
     Bounds,
-    For,
     Kernel,
     LocalArray,
     NonZero,
     Print,
     Range,
-    Stmt,
     Store,
 )
+from tack.ir.passes.localize import assigned
 from tack.ir.traversal import walk, walk_statements
 from tack.ir.workgroups import WORKGROUP, primitives
 
@@ -75,7 +74,8 @@ def generate(kernel: Kernel, *, disjoint: bool = False, streaming: bool = False)
         plan = Plan(kernel)
     _check_stack(kernel, plan)
     sites = [*enumerate(print_sites(kernel)), *enumerate(check_sites(kernel))]
-    unit = Unit(kernel, {id(site): number for number, site in sites}, vector_bits())
+    single = single_valued(kernel) if plan is None else ()
+    unit = Unit(kernel, {id(site): number for number, site in sites}, vector_bits(), single)
     _launch(unit, disjoint, plan, streamed(kernel) if streaming else [])
     if kernel.result is not None:
         _result(unit)
@@ -83,14 +83,16 @@ def generate(kernel: Kernel, *, disjoint: bool = False, streaming: bool = False)
     return unit.module
 
 
-def print_sites(kernel: Kernel) -> list[Print]:
+@functools.lru_cache(maxsize=4)  # a compile asks several times, and a kernel never changes
+def print_sites(kernel: Kernel) -> tuple[Print, ...]:
     """The kernel's `Print` statements, in the order of their site numbers."""
-    return [node for node in walk_statements(kernel) if isinstance(node, Print)]
+    return tuple(node for node in walk_statements(kernel) if isinstance(node, Print))
 
 
-def check_sites(kernel: Kernel) -> list[Bounds | NonZero]:
+@functools.lru_cache(maxsize=4)
+def check_sites(kernel: Kernel) -> tuple[Bounds | NonZero, ...]:
     """The checks of a kernel compiled in debug mode, in the order of their numbers."""
-    return [node for node in walk(kernel) if isinstance(node, Bounds | NonZero)]
+    return tuple(node for node in walk(kernel) if isinstance(node, Bounds | NonZero))
 
 
 def _check_stack(kernel: Kernel, plan: Plan | None) -> None:
@@ -353,15 +355,4 @@ def _divided(fn: Emitter, dividend: ir.Value, divisor: ir.Value) -> tuple[ir.Val
 
 def _carried(kernel: Kernel) -> list[str]:
     """The locals that an iteration changes and that start each one as ``before`` left them."""
-    return sorted(_assigned(kernel.before) & _assigned(kernel.loop.body))
-
-
-def _assigned(body: tuple[Stmt, ...]) -> set[str]:
-    names: set[str] = set()
-    for statement in body:
-        for node in walk(statement):
-            if isinstance(node, Assign | Atomic) and node.target is not None:
-                names.add(node.target)
-            elif isinstance(node, For):
-                names.add(node.var)
-    return names
+    return sorted(assigned(kernel.before).keys() & assigned(kernel.loop.body).keys())

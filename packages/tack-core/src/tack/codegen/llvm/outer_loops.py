@@ -41,6 +41,7 @@ def loop_in_step(
     """
     b = fn.builder
     kept = _kept(fn.unit.kernel.loop.body, own)
+    fn.in_memory(kept)  # from where a lane's values are fetched and put back
     lanes = _REGISTERS[len(kept) <= _FEW_LOCALS] * fn.unit.vector_bits // 32
     whole = b.lshr(b.sub(end, first), index(lanes.bit_length() - 1))
     stop = b.add(first, b.mul(whole, index(lanes)))
