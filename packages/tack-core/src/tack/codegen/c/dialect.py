@@ -104,14 +104,10 @@ class Dialect:
         name = self.functions.get(name, name)
         return f"{name}f" if dtype.bits == 32 else name
 
-    def kernel(
-        self, name: str, block: tuple[int, int, int], slots: Sequence[Slot], groups: int = 1
-    ) -> Head:
+    def kernel(self, name: str, block: tuple[int, int, int], slots: Sequence[Slot], groups: int = 1) -> Head:
         """How a kernel function begins, of which a processor should hold ``groups`` blocks."""
-        listed = ",
-    ".join(slot.text for slot in slots)
-        return Head(f"{self.entry} void {self.bounds(block, groups)} {name}(
-    {listed})")
+        listed = ",\n    ".join(slot.text for slot in slots)
+        return Head(f"{self.entry} void {self.bounds(block, groups)} {name}(\n    {listed})")
 
     def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
         """What a kernel function says of the size of its blocks, and how many a processor should hold."""

@@ -145,9 +145,7 @@ class Msl(Dialect):
     def math(self, name: str, dtype: DType) -> str:
         return self.functions.get(name, name)  # overloaded
 
-    def kernel(
-        self, name: str, block: tuple[int, int, int], slots: Sequence[Slot], groups: int = 1
-    ) -> Head:
+    def kernel(self, name: str, block: tuple[int, int, int], slots: Sequence[Slot], groups: int = 1) -> Head:
         arguments = f"tack_{name}_arguments"
         before = [f"struct {arguments} {{"]
         parameters = [f"constant {arguments} &tack_arguments [[buffer(0)]]"]
