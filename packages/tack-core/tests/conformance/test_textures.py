@@ -88,7 +88,7 @@ def test_nan_and_infinite_coordinates_stay_inside() -> None:
 @pytest.mark.parametrize(
     ("array", "options", "message"),
     [
-        (np.zeros((2, 2, 2)), {}, "needs an f32 array, not f64"),
+        (np.zeros((2, 2, 2), np.int32), {}, "needs an f32 array, not i32"),
         (np.zeros((2, 2), np.float32), {}, "three positive extents"),
         (np.zeros(8, np.float32), {"shape": (2, 2, 3)}, "12 texels, the array 8"),
         (np.zeros(8, np.float32), {"shape": (2, 4)}, "three positive extents"),

@@ -285,7 +285,7 @@ def test_operands_keep_their_order_around_a_reduction() -> None:
 def test_values_live_across_barriers() -> None:
     """Scalars of several types, vectors, local arrays, and what a device function returns early."""
     n = 512
-    x, o = uniform(n, np.float64), np.zeros((n, 4), np.float64)
+    x, o = uniform(n, np.float32), np.zeros((n, 4), np.float32)
     run(
         """
         @tack.func
@@ -306,7 +306,7 @@ def test_values_live_across_barriers() -> None:
                 v = tack.vec3(i, 2 * i, 0.5)
                 r = steps(i)
                 y = x[i] * 3.0
-                s = tack.shared(256, tack.f64)
+                s = tack.shared(256, tack.f32)
                 s[tack.thread_id()] = y
                 tack.barrier()
                 a[1] += 1

@@ -46,6 +46,7 @@ _MAX_BUFFER = 1 << 34
 _GPU = 1 << 56  # what is added to the host's address
 _CONSTANT_ALIGNMENT = 256
 _FREED = 0xDB
+_OVERWRITTEN = 1 << 20
 
 
 class MTLSize(NamedTuple):
@@ -183,7 +184,7 @@ class _Memory:
     def __init__(self, nbytes: int) -> None:
         page = mmap.PAGESIZE
         inside = -(-nbytes // page) * page
-        self.map = mmap.mmap(-1, inside + 2 * page)
+        self.map = mmap.mmap(-1, inside + 2 * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         base = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         for at in (base, base + page + inside):
             if _libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(page), 0):
@@ -191,6 +192,12 @@ class _Memory:
         start = page + (inside - nbytes) // _CONSTANT_ALIGNMENT * _CONSTANT_ALIGNMENT
         self.bytes = memoryview(self.map)[start : start + nbytes]
         self.address = base + start
+
+    def overwrite(self) -> None:
+        """What is done to freed memory: only to the ends of a large one, most of which may be untouched."""
+        size = min(len(self.bytes), _OVERWRITTEN)
+        ctypes.memset(self.address, _FREED, size)
+        ctypes.memset(self.address + len(self.bytes) - size, _FREED, size)
 
 
 class MTLBuffer(_Object):
@@ -204,7 +211,7 @@ class MTLBuffer(_Object):
     def __del__(self) -> None:
         if hasattr(self, "_length"):
             self._device.used -= self._length
-            ctypes.memset(self._memory.address, _FREED, self._length)
+            self._memory.overwrite()
 
     @selector()
     def length(self) -> int:
@@ -298,7 +305,7 @@ class MTLTexture(_Object):
     def __del__(self) -> None:
         if hasattr(self, "image"):
             self._device.used -= self.size
-            ctypes.memset(self.memory.address, _FREED, self.size)
+            self.memory.overwrite()
 
 
 # --- code ---
