@@ -120,10 +120,12 @@ def _neg(fn: Emitter, dtype: DType, term: Term) -> Term:
     if dtype.is_float:
         return Term(f"-{_operand(term)}", UNARY)
     negative = Term(f"-{_operand(_unsigned(dtype, term))}", UNARY)
-    if dtype.bits < 32:
-        text = fn.dialect.opaque(negative.text, dtype)
-        negative = negative if text == negative.text else Term(text)
-    return _wrapped(dtype, negative)
+    return _wrapped(dtype, _opaque(fn, dtype, negative) if dtype.bits < 32 else negative)
+
+
+def _opaque(fn: Emitter, dtype: DType, term: Term) -> Term:
+    text = fn.dialect.opaque(term.text, dtype)
+    return term if text == term.text else Term(text)
 
 
 def _invert(fn: Emitter, dtype: DType, term: Term) -> Term:
@@ -170,7 +172,10 @@ def _arithmetic(symbol: str, level: int) -> BinaryRule:
             return _with_constant(fn, dtype, symbol, level, left, known)
         if not right.raw:  # one unsigned operand makes the operation unsigned
             left = _unsigned(dtype, left)
-        return _wrapped(dtype, binary(symbol, level, left, right))
+        found = binary(symbol, level, left, right)
+        if dtype.bits < 32 and symbol == "-":  # the left may turn out to be 0
+            found = _opaque(fn, dtype, found)
+        return _wrapped(dtype, found)
 
     return rule
 
