@@ -179,7 +179,9 @@ def run_checks(count: int) -> bool:
     sample_all(tack.Texture3D(noise), tack.asarray(points, tack.vec3), out)
     want = trilinear(noise.astype(np.float64), points.astype(np.float64))
     # A position below 16 voxels is rounded twice, and moves the value by as much; 3 mixes of 3 roundings.
-    passed = check("the texture", out.numpy(), want, (3 * 2 * 16 + 9) * F32_ROUNDOFF)
+    # A GPU's texture unit has eight bits for the fraction of a position, along each axis.
+    unit = 0.0 if tack.default_device().name == "cpu" else 3 * 2.0**-9
+    passed = check("the texture", out.numpy(), want, (3 * 2 * 16 + 9) * F32_ROUNDOFF + unit)
 
     # Density linear in x, y, z: a midpoint rule with any number of steps gives its exact integral.
     size = np.array([4.0, 5.0, 6.0])
@@ -197,7 +199,7 @@ def run_checks(count: int) -> bool:
     transmittances(tack.Texture3D(ramp.astype(np.float32)), Fog(), *rays, size, out, 0.25)
     # Some 40 steps (of a way below 9) each round their opacity, transmittance and product; positions
     # below 16 are rounded before and after scaling.
-    bound = 40 * 4 * F32_ROUNDOFF + 9 * 4 * 16 * F32_ROUNDOFF
+    bound = 40 * 4 * F32_ROUNDOFF + 9 * 4 * 16 * F32_ROUNDOFF + 9 * unit * np.ptp(ramp)
     return check("light through fog", out.numpy(), want, bound) and passed
 
 

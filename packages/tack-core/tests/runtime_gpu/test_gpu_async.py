@@ -394,6 +394,7 @@ def test_other_threads_run_while_one_waits(busy: Busy, later: Any) -> None:
             ticks.append(time.perf_counter())
             time.sleep(0.001)
 
+    affine(x, x, 1, 1)  # compiled before the device is busy
     thread = threading.Thread(target=tick)
     with busy():
         affine(x, x, 1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 
@@ -25,7 +25,9 @@ from tack.ir.nodes import (
     For,
     If,
     Leave,
+    Local,
     LocalArray,
+    Param,
     Print,
     Range,
     Stmt,
@@ -180,6 +182,19 @@ def _for(fn: Emitter, node: For) -> None:
     for_loop(fn, node.range, round)
 
 
+# LLVM's vectorizer can come to two opinions on the best width of a loop that it knows a small bound of; with
+# assertions, as llvmlite's wheels have them, it then ends the process. So it does not see such bounds, except
+# for loops so short that they are unrolled.
+_UNROLLED: Final = 24
+_OPAQUE: Final = ir.InlineAsm(ir.FunctionType(I64, [I64]), "", "=r,0")
+
+
+def _has_visible_bound(stop: Expr) -> bool:
+    if isinstance(stop, Const):
+        return stop.value > _UNROLLED
+    return not isinstance(stop, Local | Param)
+
+
 def for_loop(fn: Emitter, bounds: Range, round: Callable[[ir.Value], None]) -> None:
     """A loop over a range; ``round`` fills it, given the loop variable's value."""
     known = bounds.step.value if isinstance(bounds.step, Const) else None
@@ -188,6 +203,8 @@ def for_loop(fn: Emitter, bounds: Range, round: Callable[[ir.Value], None]) -> N
     start, stop = value(fn, bounds.start), value(fn, bounds.stop)
     step = value(fn, bounds.step)
     b = fn.builder
+    if _has_visible_bound(bounds.stop):
+        stop = b.call(_OPAQUE, [stop])
     enter, skip = fn.block("for"), fn.block("for.end")
     runs = b.icmp_signed("<", start, stop)
     if known is None:
