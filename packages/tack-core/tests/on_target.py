@@ -83,6 +83,6 @@ if __name__ == "__main__":
     finally:
         import tack
 
-        # Programs that give every kernel NumPy arrays would run on the CPU.
-        if not tack.device(device_of(target))._backend.cache:
+        # Programs that give every kernel NumPy arrays would run on the CPU; those that ask for it may.
+        if target != "cpu" and not tack.device(device_of(target))._backend.cache:
             print(f"FAIL no kernel was compiled for {target}")

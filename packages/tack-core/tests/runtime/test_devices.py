@@ -161,7 +161,9 @@ class TestSpecs:
         assert text.startswith(f"device '{name}' cannot start on ")
         assert sys.platform.split("linux")[0] in text
         assert "help: " in text
-        assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+        cause = caught.value.__cause__
+        assert isinstance(cause, RuntimeError)
+        assert str(cause) in text
 
     def test_start_up_failure_is_chained(self, remote: Device) -> None:
         with pytest.raises(RuntimeError, match=r"the driver is not loaded\n  help: pip install") as caught:
@@ -345,8 +347,10 @@ class TestOverview:
         assert list(found) == ["cpu", "cuda", "hip", "level_zero", "metal"]
         assert found["cpu"].device is device("cpu")
         assert found["cpu"].reason is None
-        assert found["hip"].device is None
-        assert found["hip"].reason == "this version of Tack has no hip backend"
+        assert found["metal"].device is None
+        reason = found["metal"].reason
+        assert reason is not None
+        assert "pyobjc-framework-Metal" in reason
 
     def test_every_index(self, remote: Device, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(RemoteBackend, "device_count", classmethod(lambda cls: 2))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tack.dtypes import DType, f32, i64, u64
+from tack.dtypes import DType, f32, i64, u32, u64
 from tack.ir import nodes as ir
 from tack.ir.printer import to_text
 from tack.ir.semantics import (
@@ -161,7 +161,7 @@ class _Verifier:
         if len(s.operands) != {"cas": 2, "load": 0}.get(s.op, 1):
             self.fail(f"atomic_{s.op} with {len(s.operands)} operands", s)
         dtype = self.element(s, s.operands)
-        shared = s.op == "add" and s.array in self.shared
+        shared = s.op == "add" and s.array in self.shared and dtype is u32
         if s.array not in {p.name for p in self.k.params} and not shared:
             self.fail(f"the target of an atomic, '{s.array}', is not a parameter", s)
         integers = s.op in ("and", "or", "xor", "cas", "load")

@@ -23,7 +23,7 @@ _forked = False  # whether this process is a child of one that used the driver
 STICKY: Final = frozenset({ze.DEVICE_LOST, 0x70000006})
 OUT_OF_MEMORY: Final = frozenset({ze.OUT_OF_HOST_MEMORY, ze.OUT_OF_DEVICE_MEMORY, ze.UNSUPPORTED_SIZE})
 
-_INSTALL: Final = "Debian's and Ubuntu's packages libze1 and libze-intel-gpu1, or intel-level-zero-gpu"
+_INSTALL: Final = "Debian's libze1 and libze-intel-gpu1"
 
 
 class Device(NamedTuple):
