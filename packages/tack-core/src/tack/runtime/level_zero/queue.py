@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
+from tack.runtime.gpu.failures import failure_message, launched_since
 from tack.runtime.level_zero import api as ze
 from tack.runtime.level_zero import driver
 from tack.runtime.level_zero.api import ZeError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Queue"]
 
-_SHOWN: Final = 4  # kernels that a failure names
 _FOREVER: Final = (1 << 64) - 1
 
 
@@ -180,19 +180,8 @@ class Queue:
 
     def failed(self, error: ZeError) -> RuntimeError:
         """The error of queued work as users get it, with the kernels that may have caused it."""
-        recent = [p for p in list(self.programs) if p.launched > self._done]
-        names = list(dict.fromkeys(p.name for p in sorted(recent, key=lambda p: p.launched)))
-        if len(names) == 1:
-            what = f"Kernel '{names[0]}' failed on {self.label}"
-        elif names:
-            shown = ", ".join(f"'{name}'" for name in names[-_SHOWN:])
-            dots = "…, " if len(names) > _SHOWN else ""
-            what = f"One of the kernels {dots}{shown} failed on {self.label}"
-        else:
-            what = f"Queued work failed on {self.label}"
-        message = f"{what}: {error}"
-        if len(names) > 1:
-            message += "; debug mode tells which"
+        names = launched_since(self.programs, self._done)
+        message = failure_message(names, self.label, error, "debug mode")
         if error.code in driver.STICKY:
             self.context.failure = message
             self.context.is_stopped = True

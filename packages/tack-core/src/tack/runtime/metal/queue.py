@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tack.runtime.gpu.failures import failure_message
 from tack.runtime.metal import api
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = ["Queue", "Stamp", "host_bytes"]
 _LAUNCHES: Final = 64  # of a command buffer
 _PAGE: Final = 64 << 10  # bytes of the buffer that holds its launches' arguments
 _ALIGNMENT: Final = 256  # of what is bound as a constant
-_SHOWN: Final = 4  # kernels that a failure names
 _USES: Final = 3  # MTLResourceUsageRead | MTLResourceUsageWrite
 
 
@@ -314,16 +314,8 @@ class Queue:
                     self._free.append(page)
 
     def _failure(self, batch: _Batch) -> str:
-        names = list(batch.names)
-        if len(names) == 1:
-            what = f"Kernel '{names[0]}' failed on {self.label}"
-        elif names:
-            shown = ", ".join(f"'{name}'" for name in names[-_SHOWN:])
-            what = f"One of the kernels {'…, ' if len(names) > _SHOWN else ''}{shown} failed on {self.label}"
-        else:
-            what = f"Queued work failed on {self.label}"
-        hint = "; debug mode tells which" if len(names) > 1 else ""
-        return f"{what}: {api.describe_error(batch.commands.error())}{hint}"
+        error = api.describe_error(batch.commands.error())
+        return failure_message(list(batch.names), self.label, error, "debug mode")
 
     def _raise_failure(self) -> None:
         """Raises the first failure that nobody has been told of, and forgets those that came with it."""

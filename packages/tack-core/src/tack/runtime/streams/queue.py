@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from tack.runtime.convert import is_integer
+from tack.runtime.gpu.failures import failure_message, launched_since
 from tack.runtime.streams.driver import Context, DriverError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Queue", "stream_handle"]
 
 _NO_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING, hipEventDisableTiming
-_SHOWN: Final = 4  # kernels that a failure names
 
 
 class Queue:
@@ -161,19 +161,9 @@ class Queue:
 
     def failed(self, error: DriverError) -> RuntimeError:
         """The error of queued work as users get it, with the kernels that may have caused it."""
-        recent = [p for p in list(self.programs) if p.launched > self._waited]
-        names = list(dict.fromkeys(p.name for p in sorted(recent, key=lambda p: p.launched)))
-        if len(names) == 1:
-            what = f"Kernel '{names[0]}' failed on {self.label}"
-        elif names:
-            shown = ", ".join(f"'{name}'" for name in names[-_SHOWN:])
-            dots = "…, " if len(names) > _SHOWN else ""
-            what = f"One of the kernels {dots}{shown} failed on {self.label}"
-        else:
-            what = f"Queued work failed on {self.label}"
-        message = f"{what}: {error}"
-        if len(names) > 1:
-            message += f"; {self.driver.blocking} in the environment, or debug mode, tells which"
+        names = launched_since(self.programs, self._waited)
+        finder = f"{self.driver.blocking} in the environment, or debug mode,"
+        message = failure_message(names, self.label, error, finder)
         if error.code in self.driver.sticky:
             self.context.failure = message
             self.context.stopped.value = 1
