@@ -1,18 +1,15 @@
-"""Volumes in the form that texture units sample."""
+"""Volumes in the form that AMD's texture units sample."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tack.runtime.cpu.memory import format_size
 from tack.runtime.hip.driver import DRIVER
-from tack.runtime.streams.driver import DriverError
+from tack.runtime.streams.texture import StreamTextureImage
 
 if TYPE_CHECKING:
     from tack.runtime.array import Array
-    from tack.runtime.streams.queue import Queue
 
 __all__ = ["HipTextureImage"]
 
@@ -62,51 +59,23 @@ class _Copy(ctypes.Structure):  # HIP_MEMCPY3D
     ]
 
 
-class HipTextureImage:
-    """A copy of an f32 volume in a HIP array, and the texture object through which kernels sample it.
+class HipTextureImage(StreamTextureImage):
+    """See `StreamTextureImage`."""
 
-    Attributes:
-        handle: of the texture object, as kernels take it.
-    """
+    __slots__ = ()
 
-    __slots__ = ("_memory", "_queue", "_shape", "_texture", "handle")
-
-    def __init__(self, queue: Queue, shape: tuple[int, int, int]) -> None:
-        """Room for (W, H, D) texels.
-
-        Raises:
-            MemoryError: there is not enough memory.
-        """
-        self._queue = queue
-        self._shape = shape
+    def create_array(self, shape: tuple[int, int, int]) -> Any:
         layout = _Layout(*shape, _FLOAT, 1, 0)
-        with queue.entered():
-            try:
-                self._memory = queue.check(DRIVER.Array3DCreate(ctypes.addressof(layout)))
-            except DriverError as error:
-                if error.code != DRIVER.out_of_memory:
-                    raise
-                nbytes = 4 * shape[0] * shape[1] * shape[2]
-                raise MemoryError(
-                    f"cannot allocate a texture of {format_size(nbytes)} on {queue.label}"
-                ) from error
-            resource = _Resource(kind=_ARRAY, array=int(self._memory))
-            sampler = _Sampler((_CLAMP, _CLAMP, _CLAMP), _LINEAR)  # coordinates in texels
-            self._texture = queue.check(
-                DRIVER.TexObjectCreate(ctypes.addressof(resource), ctypes.addressof(sampler), None)
-            )
-        self.handle = int(self._texture)
+        return self._queue.check(DRIVER.Array3DCreate(ctypes.addressof(layout)))
 
-    def __del__(self) -> None:
-        queue = self._queue
-        if queue.context.stopped.value:
-            return
-        for name, destroy in (("_texture", DRIVER.TexObjectDestroy), ("_memory", DRIVER.ArrayDestroy)):
-            if hasattr(self, name):
-                queue.retire(functools.partial(queue.context.release, destroy, getattr(self, name)))
+    def create_texture(self, memory: Any) -> Any:
+        resource = _Resource(kind=_ARRAY, array=int(memory))
+        sampler = _Sampler((_CLAMP, _CLAMP, _CLAMP), _LINEAR)  # coordinates in texels
+        return self._queue.check(
+            DRIVER.TexObjectCreate(ctypes.addressof(resource), ctypes.addressof(sampler), None)
+        )
 
     def update(self, array: Array) -> None:
-        """Queues a copy of ``array``, which has as many elements."""
         width, height, depth = self._shape
         kinds = DRIVER.module.hipMemoryType
         copy = _Copy(width=4 * width, height=height, depth=depth)
