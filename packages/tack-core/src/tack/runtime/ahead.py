@@ -12,7 +12,7 @@ import numpy as np
 
 from tack.dtypes import DType, VectorType, as_element_type
 from tack.lang.kernel import Kernel
-from tack.runtime.array import Array, check_dtype
+from tack.runtime.array import Array
 from tack.runtime.backend import Buffer
 from tack.runtime.cpu.cores import default_threads
 from tack.runtime.dispatch import default_backend
@@ -95,7 +95,7 @@ def stand_ins(kernel: Kernel, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if name not in kernel.vector_params and _is_signature(arg):
             backend = default_backend()
             dtype, shape = as_element_type(arg[1]), parse_shape(arg[0])
-            check_dtype(backend, dtype)
+            backend.check_dtype(dtype)
             check_shape(dtype, shape)
             arg = Array(backend, _NoMemory(address, 0, owned=False), dtype, shape)
             address += -(-(arg.nbytes + _GAP) // _GAP) * _GAP

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tack.runtime.backend import Backend, Buffer, Number, TextureImage
     from tack.runtime.sharing import SharedMemory
 
-__all__ = ["Array", "check_dtype", "lacks", "new_array"]
+__all__ = ["Array", "new_array"]
 
 _REPR_SIZE = 64  # larger arrays are shown without their values
 _NUMBERS = {dtype: number for number, dtype in enumerate(ALL_DTYPES)}
@@ -580,24 +580,11 @@ def new_array(
         MemoryError: there is not enough memory.
         RuntimeError: it is to be shareable, and the device has no such memory.
     """
-    check_dtype(backend, dtype)
+    backend.check_dtype(dtype)
     check_shape(dtype, shape)
     allocate = backend.allocate_shareable if shareable else backend.allocate_array
     buffer = allocate(dtype.scalar, shape + dtype.components)
     return Array(backend, buffer, dtype, shape)
-
-
-def check_dtype(backend: Backend, dtype: ElementType) -> None:
-    """Raise ``TypeError`` unless arrays of the backend may have such elements."""
-    if dtype.scalar not in backend.dtype_set:
-        use = f", the scalar of {dtype}" if dtype.components else ""
-        raise TypeError(lacks(backend, dtype.scalar, use))
-
-
-def lacks(backend: Backend, dtype: DType, use: str = "") -> str:
-    """The message for a dtype that a backend has not."""
-    names = ", ".join(d.name for d in backend.supported_dtypes)
-    return f"{backend.label} has no {dtype}{use}; it supports: {names}"
 
 
 def _unpickle(values: NDArray[Any], spec: str, dtype: ElementType) -> Array:

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tack.dtypes import DType, f64
+from tack.dtypes import DType, ElementType, f64
 
 if TYPE_CHECKING:
     from weakref import ReferenceType
@@ -209,6 +209,16 @@ class Backend(ABC):
     def dtype_set(self) -> frozenset[DType]:
         """`supported_dtypes`, to ask whether one is among them."""
         return frozenset(self.supported_dtypes)
+
+    def check_dtype(self, dtype: ElementType) -> None:
+        """Raise ``TypeError`` unless arrays of the device may have such elements."""
+        if dtype.scalar not in self.dtype_set:
+            raise TypeError(self.lacks(dtype.scalar, f", the scalar of {dtype}" if dtype.components else ""))
+
+    def lacks(self, dtype: DType, use: str = "") -> str:
+        """The message for a dtype that the device has not."""
+        names = ", ".join(d.name for d in self.supported_dtypes)
+        return f"{self.label} has no {dtype}{use}; it supports: {names}"
 
     @property
     def memory_domain(self) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tack.dtypes import ElementType, as_element_type
-from tack.runtime.array import Array, check_dtype
+from tack.runtime.array import Array
 from tack.runtime.backend import Backend
 from tack.runtime.convert import dtype_of, is_element
 from tack.runtime.device import as_device
@@ -113,7 +113,7 @@ def array_from_ptr(
     """
     backend = resolve_backend(device)
     kind, extents = as_element_type(dtype), parse_shape(shape)
-    check_dtype(backend, kind)
+    backend.check_dtype(kind)
     check_shape(kind, extents)
     if writable and isinstance(ptr, np.ndarray) and not ptr.flags.writeable:
         raise ValueError("the NumPy array is read-only; leave out writable=True")

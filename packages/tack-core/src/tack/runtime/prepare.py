@@ -17,7 +17,6 @@ from tack.ir.pipeline import Pass, run_pipeline
 from tack.ir.traversal import replace, walk_statements
 from tack.ir.workgroups import requires_full_workgroups
 from tack.runtime import debug, settings
-from tack.runtime.array import lacks
 from tack.runtime.bounds import check_bound_types
 from tack.runtime.facts import stored_params
 
@@ -81,7 +80,7 @@ def prepare(
     if not backend.supports_f64:
         wide = find_f64(typed)
         if wide is not None:
-            raise diagnostic(TypeError, lacks(backend, f64), wide.loc, hint="compute in tack.f32")
+            raise diagnostic(TypeError, backend.lacks(f64), wide.loc, hint="compute in tack.f32")
     if requires_full_workgroups(typed):
         from tack.ir.passes.participation import participation
 

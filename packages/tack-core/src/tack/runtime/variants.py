@@ -19,7 +19,7 @@ from tack.errors import diagnostic
 from tack.lang.device_class import Token, on_retire
 from tack.lang.kernel import Elements
 from tack.runtime import debug, settings
-from tack.runtime.array import Array, lacks
+from tack.runtime.array import Array
 from tack.runtime.expand import Expanded, expand, tokens_in
 from tack.runtime.facts import TemplateFacts
 from tack.runtime.profile import note_variant
@@ -220,7 +220,7 @@ def param_types(
         if type(arg) is Array:
             dtype = arg.scalar
             if dtype not in backend.supported_dtypes:
-                message = lacks(backend, dtype, f" for '{param.name}'")
+                message = backend.lacks(dtype, f" for '{param.name}'")
                 raise TypeError(f"kernel '{kernel.__name__}': {message}")
             if param.pinned is not None:
                 message = (
