@@ -336,9 +336,11 @@ class Generator:
         kinds = [scope.locals[n] for n in names]
         values = [self.cast(self.expression(scope, 2), k) for k in kinds]
         left = ", ".join(names)
+        # CPython 3.11.2 keeps the first value in ``a, a = x, y``, and not the last.
+        oracle = left if names[0] != names[1] else f"_, {names[1]}"
         return (
             [f"{indent}{left} = {', '.join(v.tack for v in values)}"],
-            [f"{indent}{left} = {', '.join(v.python for v in values)}"],
+            [f"{indent}{oracle} = {', '.join(v.python for v in values)}"],
         )
 
     def store(self, scope: _Scope, indent: str) -> tuple[list[str], list[str]]:
