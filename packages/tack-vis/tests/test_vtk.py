@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import numpy as np
 import pytest
-from volumes import edges, sphere, tangle, torus
+from volumes import sphere, tangle, torus
 
 from tack.vis import contour
 
@@ -21,6 +23,7 @@ VOLUMES = {
     "tangle": (tangle(31, 32, 33), 0.1),
     "noise": (RNG.random((12, 13, 140)), 0.5),
     "few values, some equal": (RNG.integers(0, 3, (14, 15, 16)).astype(float), 1.0),
+    "all below the value or equal to it": (RNG.integers(0, 2, (8, 9, 70)).astype(float), 1.0),
     "one cell in x": (RNG.random((9, 12, 2)), 0.5),
     "one cell in y": (RNG.random((9, 2, 65)), 0.5),
     "one cell in z": (RNG.random((2, 9, 64)), 0.5),
@@ -54,17 +57,15 @@ def reference(
     )
 
 
-def boundary(triangles: np.ndarray) -> np.ndarray:
-    """Directed edges that no other triangle has in the other direction, in order."""
-    directed = edges(triangles).astype(np.int64)
-    size = int(triangles.max(initial=0)) + 1
-    there, back = directed @ [size, 1], directed @ [1, size]
-    return np.sort(there[~np.isin(there, back)])
+def triangle_set(triangles: np.ndarray) -> np.ndarray:
+    """Triangles in order, each from its least corner on, so that the direction is kept."""
+    least = triangles.argmin(1)[:, None]
+    turned = np.take_along_axis(triangles, (least + np.arange(3)) % 3, 1)
+    return turned[np.lexsort(turned.T[::-1])]
 
 
 @pytest.mark.parametrize("case", range(256))
 def test_all_cases(case: int) -> None:
-    """The same polygons, in the same direction; how they are cut into triangles is left to each."""
     values = np.array([case >> corner & 1 for corner in range(8)], np.float32).reshape(2, 2, 2)
     points, triangles, _ = reference(values, 0.5, (1, 1, 1), (0, 0, 0))
     if not len(points):
@@ -72,8 +73,7 @@ def test_all_cases(case: int) -> None:
         return
     mesh = contour(values, 0.5)
     np.testing.assert_array_equal(mesh.points, points)
-    assert mesh.triangles.shape == triangles.shape
-    np.testing.assert_array_equal(boundary(mesh.triangles.numpy()), boundary(triangles))
+    np.testing.assert_array_equal(triangle_set(mesh.triangles.numpy()), triangle_set(triangles))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -90,12 +90,61 @@ def test_dtypes(dtype: type, level: float) -> None:
     compare(RNG.integers(0, 100, (9, 17, 70)).astype(dtype), level, (1, 1, 1), (0, 0, 0))
 
 
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_triangles_of_unsigned_volumes(dtype: type) -> None:
+    """VTK subtracts them without sign, so that its points are off their edges."""
+    values = RNG.integers(0, 100, (9, 17, 70)).astype(dtype)
+    points, triangles, _ = reference(values, 50.5, (1, 1, 1), (0, 0, 0))
+    mesh = contour(values, 50.5)
+    assert mesh.points.shape == points.shape
+    np.testing.assert_array_equal(triangle_set(mesh.triangles.numpy()), triangle_set(triangles))
+
+
+@pytest.fixture(scope="module")
+def mri() -> np.ndarray:
+    """The T1 template that nilearn contains, 0 to 255."""
+    nibabel = pytest.importorskip("nibabel")
+    pytest.importorskip("nilearn")
+    path = resources.files("nilearn") / "datasets/data/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
+    scan = np.asarray(nibabel.load(str(path)).dataobj)
+    assert scan.dtype == np.uint8
+    return np.ascontiguousarray(scan)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "level", "spacing"),
+    [
+        (np.uint8, 140, (1, 1, 1)),  # thousands of voxels have the value itself
+        (np.float32, 90.5, (0.8, 1, 2.5)),
+        (np.float64, 140, (1, 1, 1)),
+    ],
+)
+def test_the_mri(mri: np.ndarray, dtype: type, level: float, spacing: tuple[float, ...]) -> None:
+    compare(mri.astype(dtype), level, spacing, (-98, -134, -72))
+
+
+def test_without_the_cells_that_have_nan() -> None:
+    """VTK takes NaN for outside, with NaN points; we leave its cells out, which is done to VTK's here."""
+    values = np.where(RNG.random((9, 10, 66)) < 0.03, np.nan, RNG.random((9, 10, 66)))
+    points, triangles, _ = reference(values, 0.5, (1, 1, 1), (0, 0, 0))
+    centres = points[triangles].mean(1)
+    known = ~np.isnan(centres).any(1)
+    i, j, k = np.floor(centres[known]).astype(int).T
+    known[known] = ~np.isnan([values[k + c // 4, j + c // 2 % 2, i + c % 2] for c in range(8)]).any(0)
+    kept, triangles = np.unique(triangles[known], return_inverse=True)
+    mesh = contour(values, 0.5)
+    np.testing.assert_allclose(mesh.points, points[kept], rtol=1e-6)
+    np.testing.assert_array_equal(
+        triangle_set(mesh.triangles.numpy()), triangle_set(triangles.reshape(-1, 3))
+    )
+
+
 def compare(values: np.ndarray, level: float, spacing: tuple[float, ...], origin: tuple[float, ...]) -> None:
-    """VTK numbers points as we do, so they, their normals and the surface's rim agree one by one."""
+    """VTK numbers points as we do, so they and their normals agree one by one; triangles do as sets."""
     points, triangles, normals = reference(values, level, spacing, origin)
     mesh = contour(values, level, spacing=spacing, origin=origin, normals=True)
     assert mesh.points.shape == points.shape
     assert mesh.triangles.shape == triangles.shape
     assert np.abs(mesh.points.numpy() - points).max() < 1e-6 * np.abs(points).max()
     assert np.abs(mesh.normals.numpy() - normals).max() < 2e-5
-    np.testing.assert_array_equal(boundary(mesh.triangles.numpy()), boundary(triangles))
+    np.testing.assert_array_equal(triangle_set(mesh.triangles.numpy()), triangle_set(triangles))

@@ -7,9 +7,12 @@ Corner c is at (c & 1, c >> 1 & 1, c >> 2 & 1), and case n has the corners insid
 
 On each face the surface is a line, or two, between crossed edges. Two corners inside on a face's diagonal
 are kept apart there; that depends on the face alone, so that both cubes beside it agree and there are no
-holes. The lines of all faces close to loops, which are the polygons of VTK's table. A loop becomes triangles
-by diagonals through the cube's interior: one on a face could be a neighbour's, too, and four triangles would
-meet in it.
+holes. The lines of all faces close to loops. A loop becomes triangles by diagonals through the cube's
+interior: one on a face could be a neighbour's, too, and four triangles would meet in it.
+
+Which diagonals is taken from what vtkFlyingEdges3D makes of single cells: its choice depends on the turns of
+a loop (`turns`), so cases that a rotation takes to each other have the same diagonals. Where a rotation takes
+a case to itself, it could be any of several; `ORDER` and `NEAR_ONE` decide as VTK does.
 """
 
 from __future__ import annotations
@@ -76,25 +79,71 @@ def on_one_face(a: int, b: int) -> bool:
     return any(a in edges and b in edges for _, edges in FACES)
 
 
-def triangulations(loop: Loop) -> Iterator[list[Triangle]]:
-    """All ways to cut a loop into triangles by diagonals that are on no face, the loop's order kept."""
-    if len(loop) < 3:
-        yield []
-        return
-    first, last = loop[0], loop[-1]
-    for i in range(1, len(loop) - 1):
-        middle = loop[i]
-        if i > 1 and on_one_face(first, middle):
-            continue
-        if i < len(loop) - 2 and on_one_face(middle, last):
-            continue
-        for left in triangulations(loop[: i + 1]):
-            for right in triangulations(loop[i:]):
-                yield [(first, middle, last), *left, *right]
+# A loop's triangles by its turns, as places in the loop, which starts where the turns are these.
+CUTS = {
+    "111": "012",
+    "2121": "012 023",
+    "2222": "013 123",
+    "2323": "013 123",
+    "333": "012",
+    "12213": "014 123 134",
+    "13223": "014 124 234",
+    "123123": "015 123 135 345",
+    "313131": "012 023 035 345",
+    "321321": "015 123 135 345",
+    "331331": "015 123 134 145",
+    "1232133": "016 126 236 346 456",
+}
+# The loops of cubes that have two and cut one of them in another way.
+CUTS_OF_TWO = {
+    ("111", "12213"): ("012", "013 034 123"),
+    ("2121", "2121"): ("013 123", "012 023"),
+}
+
+# Turns that repeat themselves fit from several edges on, of which the first of these is taken.
+ORDER = (3, 6, 0, 10, 5, 2, 9, 4, 7, 1, 11, 8)
+NEAR_ONE = (0, 1, 2, 3, 5, 4, 7, 6, 9, 8, 11, 10)  # for 331331: of two edges, the one nearer to corner 1
+
+
+def ends(edge: int) -> set[int]:
+    """The two corners of an edge."""
+    return {c for c in range(8) for bit in (1, 2, 4) if edge_between(c, c ^ bit) == edge}
+
+
+def turns(case: int, loop: Loop) -> str:
+    """For each edge of a loop and the next, how many corners inside the line between them goes around.
+
+    That is 1 where both edges have one corner inside, 3 where they have one corner outside, else 2.
+    """
+    found = ""
+    for edge, following in zip(loop, loop[1:] + loop[:1], strict=True):
+        shared = ends(edge) & ends(following)
+        found += "2" if not shared else "1" if case >> shared.pop() & 1 else "3"
+    return found
+
+
+def placed(case: int, loop: Loop) -> tuple[str, Loop]:
+    """A loop's turns as `CUTS` has them, and the loop from where they are so."""
+    rotations = (loop[i:] + loop[:i] for i in range(len(loop)))
+    fitting = {rotated[0]: (key, rotated) for rotated in rotations if (key := turns(case, rotated)) in CUTS}
+    order = NEAR_ONE if any(key == "331331" for key, _ in fitting.values()) else ORDER
+    return fitting[min(fitting, key=order.index)]
 
 
 def triangles(case: int) -> list[Triangle]:
-    return [triangle for loop in loops(case) for triangle in next(triangulations(loop))]
+    """A case's triangles, as vtkFlyingEdges3D makes them."""
+    found = loops(case)
+    if len(found) == 1 and case.bit_count() == 4 and case >> 6 & 1:
+        return [(a, c, b) for a, b, c in triangles(255 - case)]  # the same, seen from the other side
+    parts = [placed(case, loop) for loop in found]
+    parts.sort(key=lambda part: (part[0], ORDER.index(part[1][0])))
+    keys = tuple(key for key, _ in parts)
+    cuts = CUTS_OF_TWO.get(keys) or [CUTS[key] for key in keys]
+    return [
+        (loop[int(a)], loop[int(b)], loop[int(c)])
+        for (_, loop), cut in zip(parts, cuts, strict=True)
+        for a, b, c in cut.split()
+    ]
 
 
 def code(edge: int) -> int:
