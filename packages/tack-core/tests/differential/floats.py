@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from .runner import build
+import tack
+
+from .runner import build, on_device
 
 COUNT = 64  # elements each expression is evaluated on
 EXPRESSIONS = 12  # in a kernel
 
 DIGITS = {"f32": 24, "f64": 53}
 LOWEST = {"f32": Fraction(1, 2**149), "f64": Fraction(1, 2**1074)}
+FLUSHED = Fraction(1, 2**125)  # on Metal a result of f32 below half of this may become 0
 TOP = {"f32": Fraction(2) ** 128, "f64": Fraction(2) ** 1024}
 
 
@@ -41,7 +44,8 @@ def rounded(exact: Fraction, error: Fraction, name: str) -> Value:
     magnitude = abs(exact) + error
     if magnitude >= TOP[name] / 2:
         raise Unbounded
-    unit = max(magnitude / 2 ** DIGITS[name], LOWEST[name] / 2)
+    lowest = FLUSHED if tack.default_device().name == "metal" else LOWEST[name]
+    unit = max(magnitude / 2 ** DIGITS[name], lowest / 2)
     return Value(exact, simplified(error + unit))
 
 
@@ -72,7 +76,7 @@ def expression(rng: random.Random, depth: int) -> Node:
     if kind == 6:
         return square_root(a)
     if kind == 7:
-        name = rng.choice(("f32", "f64"))
+        name = on_device(rng.choice(("f32", "f64")))
         return Node(f"tack.{name}({a.text})", name, lambda x: conversion(a.evaluate(x), a.name, name))
     b = expression(rng, depth - 1)
     op = "+-*/+*"[kind]
@@ -83,7 +87,7 @@ def expression(rng: random.Random, depth: int) -> Node:
 
 
 def leaf(rng: random.Random) -> Node:
-    name = rng.choice(("f32", "f64"))
+    name = on_device(rng.choice(("f32", "f64")))
     if rng.random() < 0.2:
         number = rng.choice((0.1, 0.5, 3.0, 1e-3, 7.25, 1e3))
         exact = Fraction(float(np.float32(number))) if name == "f32" else Fraction(number)

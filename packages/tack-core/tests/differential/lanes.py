@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from conformance import oracle
 
-from .runner import build
+from .runner import build, on_device
 from .sweep import sweep
 
 LANES = 256
@@ -271,7 +271,7 @@ class Drawer:
     def reduction(self, scope: Scope, indent: str) -> Lines:
         kind = self.rng.choice(("sum", "min", "max"))
         if self.chance(25):
-            name, made = self.rng.choice(("f32", "f64")), "i64"
+            name, made = on_device(self.rng.choice(("f32", "f64"))), "i64"
             value = self.expression(scope, "i32", 2)
             text = f"tack.i64(tack.block_{kind}(tack.{name}({value[0]} & 63)))"
             python = f"(yield ({kind!r}, 'i64', {value[1]} & 63))"

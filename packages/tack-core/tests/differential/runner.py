@@ -40,6 +40,11 @@ def inputs() -> dict[str, np.ndarray]:
 INPUT_ARRAYS = inputs()
 
 
+def on_device(name: str) -> str:
+    """A type that was drawn, as it is on the default device: f32 for an f64 where there is none."""
+    return "f32" if name == "f64" and not tack.default_device().supports_f64 else name
+
+
 def run_python(programs: list[Program]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The results of the Python texts for one period of inputs, and the scratch arrays after it."""
     space = namespace()

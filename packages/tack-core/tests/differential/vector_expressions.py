@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from conformance import oracle
 
+from .runner import on_device
 from .vector_model import COMPARE, EXACT
 
 SLOTS = 4  # elements of each iteration's own part of an array of vectors
@@ -97,7 +98,7 @@ class Expressions:
 
     def kind(self, width: int | None = None) -> Kind:
         width = self.rng.choice((0, 2, 3, 4, 3)) if width is None else width
-        return Kind(self.rng.choice(FLOATS if self.chance(40) else INTEGERS), width)
+        return Kind(on_device(self.rng.choice(FLOATS if self.chance(40) else INTEGERS)), width)
 
     # --- making types meet
 

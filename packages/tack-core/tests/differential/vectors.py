@@ -21,7 +21,7 @@ from conformance import oracle
 
 import tack
 
-from .runner import build
+from .runner import build, on_device
 from .sweep import sweep
 from .vector_expressions import FLOATS, INTEGERS, SLOTS, Expr, Expressions, Function, Kind, Program, Scope
 from .vector_model import MODEL, convert
@@ -286,7 +286,8 @@ class Generator(Expressions):
 
 
 def generate(rng: random.Random, count: int = BATCH) -> tuple[list[Kind], list[Program]]:
-    kinds = [Kind(rng.choice(FLOATS + INTEGERS[:6]), rng.choice((2, 3, 4))) for _ in range(3)]
+    drawn = [(rng.choice(FLOATS + INTEGERS[:6]), rng.choice((2, 3, 4))) for _ in range(3)]
+    kinds = [Kind(on_device(name), width) for name, width in drawn]
     return kinds, [Generator(rng, f"p{k}_", kinds).generate(k) for k in range(count)]
 
 
