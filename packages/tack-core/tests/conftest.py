@@ -30,7 +30,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "f64: a test of f64, which devices without it must refuse")
-    config.addinivalue_line("markers", "prints: a test of print, which does nothing on some devices")
     target = config.getoption("--target")
     required = set(os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split())
     if target not in TARGETS:

@@ -2,14 +2,13 @@
 
 A device may lack f64. A test of it (one with the mark ``f64``, or an f64 among its parameters) must get the
 error that says so there, no other and not none; the summary counts such tests as refused. All other
-tests run, with their NumPy arrays of f64 as f32. Where ``print`` does nothing, a test of it (``prints``) must
-find what is to be printed missing, and is counted as silent.
+tests run, with their NumPy arrays of f64 as f32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 
 import tack
 
-from .helpers import Rejection, is_refusal, is_silence, reject
+from .helpers import Rejection, is_refusal, reject
 from .upload import keep_f64, uploaded_arguments
 
 
@@ -61,23 +60,17 @@ _F64_NAMES = ("f64", "f8", "float64")
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     device = tack.default_device()
-    expected: Callable[[BaseException], bool]
-    kept: AbstractContextManager[None]
-    if not device.supports_f64 and _is_of_f64(item):
-        expected, outcome, kept = is_refusal, "refused", keep_f64()
-    elif not device.supports_print and item.get_closest_marker("prints") is not None:
-        expected, outcome, kept = is_silence, "silent", nullcontext()
-    else:
+    if device.supports_f64 or not _is_of_f64(item):
         return (yield)
-    with kept:
+    with keep_f64():
         try:
             yield
         except (Exception, pytest.fail.Exception) as error:
-            if not expected(error):
+            if not is_refusal(error):
                 raise
         else:
-            pytest.fail(f"{item.name} is to be {outcome} on {device.label}, and it passed")
-    item.user_properties.append(("outcome", outcome))
+            pytest.fail(f"{item.name} is to be refused on {device.label}, and it passed")
+    item.user_properties.append(("outcome", "refused"))
     return None
 
 

@@ -167,14 +167,14 @@ def test_empty_graphs_and_ranges() -> None:
     assert len(graph) == 1
 
 
-@pytest.mark.prints
 def test_what_cannot_be_captured() -> None:
     x = tack.ones(10)
     with tack.capture() as graph:
         with pytest.raises(RuntimeError, match="'last' has a result"):
             last(x)
-        with pytest.raises(RuntimeError, match="'say' prints"):
-            say(x)
+        if tack.default_device().supports_print:
+            with pytest.raises(RuntimeError, match="'say' prints"):
+                say(x)
         with pytest.raises(RuntimeError, match="still being captured"):
             graph.launch()
         with pytest.raises(RuntimeError, match="captured here already"), tack.capture():

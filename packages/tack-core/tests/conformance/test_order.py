@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .helpers import run
+from .helpers import run, said
 
 # A device function that notes its call in a log and stores, so that every order is visible.
 FUNCTIONS = """
@@ -168,7 +168,6 @@ def test_order_of_atomics(case: str) -> None:
     assert (int(y[0]), int(x[0])) == (result, element)
 
 
-@pytest.mark.prints
 def test_inlined_calls_keep_their_place_among_atomics_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
     source = """
         @tack.func
@@ -185,7 +184,8 @@ def test_inlined_calls_keep_their_place_among_atomics_and_prints(capsys: pytest.
     """
     x, y = np.zeros(1, np.int32), np.zeros(1, np.int64)
     run(source, x, y)
-    assert capsys.readouterr().out.split("\n")[:5] == ["f 1 0", "f 2 1", "1 1 3 3", "f 3 3", "f 4 16"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == said(["f 1 0", "f 2 1", "1 1 3 3", "f 3 3", "f 4 16"])
     assert y[0] == 6 + 6 + 20
     assert x[0] == 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pytest
 import tack
 
 from . import oracle
-from .helpers import Rejection, build, launch, run
+from .helpers import Rejection, build, launch, run, said
 
 Rejects = Callable[..., Rejection]
 SYNTAX = tack.UnsupportedSyntaxError
@@ -36,25 +36,19 @@ def one(*statements: str, params: str = "x", args: tuple[Any, ...] = ()) -> list
     )
 
 
-@pytest.mark.prints
 def test_labels_and_values_separated_by_spaces() -> None:
-    assert one('print("label", 1, i + 5, "and", -3)', "print()", 'print("alone")', "print(7)") == [
-        "label 1 5 and -3",
-        "",
-        "alone",
-        "7",
-    ]
+    assert one('print("label", 1, i + 5, "and", -3)', "print()", 'print("alone")', "print(7)") == said(
+        ["label 1 5 and -3", "", "alone", "7"]
+    )
 
 
 @pytest.mark.parametrize("name", oracle.INTEGERS)
-@pytest.mark.prints
 def test_integers_in_full(name: str) -> None:
     x = np.array([*oracle.limits(name), 0], oracle.numpy_dtype(name))
-    assert one("print(x[0], x[1], x[2])", args=(x,)) == [" ".join(str(v) for v in x.tolist())]
+    assert one("print(x[0], x[1], x[2])", args=(x,)) == said([" ".join(str(v) for v in x.tolist())])
 
 
 @pytest.mark.parametrize("name", oracle.FLOATS)
-@pytest.mark.prints
 def test_floats_in_their_shortest_exact_form(name: str) -> None:
     dtype = oracle.numpy_dtype(name)
     numbers = [
@@ -80,8 +74,8 @@ def test_floats_in_their_shortest_exact_form(name: str) -> None:
             """,
         np.array(numbers, dtype),
     )
-    assert len(lines) == len(numbers)
-    for line, number in zip(lines, numbers, strict=True):
+    assert len(lines) == len(said(["a line"] * len(numbers)))
+    for line, number in zip(lines, numbers, strict=bool(lines)):
         assert dtype.type(line) == dtype.type(number)
         assert np.signbit(dtype.type(line)) == np.signbit(number)
         digits = line.lower().split("e")[0].replace("-", "").replace(".", "").strip("0")
@@ -89,17 +83,16 @@ def test_floats_in_their_shortest_exact_form(name: str) -> None:
         assert len(digits) <= len(shortest)
 
 
-@pytest.mark.prints
 def test_nan_and_infinities() -> None:
-    assert one("print(x[0], x[1], x[2])", args=(np.array([np.nan, np.inf, -np.inf]),)) == ["nan inf -inf"]
+    assert one("print(x[0], x[1], x[2])", args=(np.array([np.nan, np.inf, -np.inf]),)) == said(
+        ["nan inf -inf"]
+    )
 
 
-@pytest.mark.prints
 def test_weak_literals_and_conditions() -> None:
-    assert one("print(0.1, 0.25, i == 0, 1 < 0)") == ["0.1 0.25 1 0"]
+    assert one("print(0.1, 0.25, i == 0, 1 < 0)") == said(["0.1 0.25 1 0"])
 
 
-@pytest.mark.prints
 def test_lines_of_one_iteration_are_in_order_and_whole() -> None:
     n = 2000
     lines = printed(
@@ -114,15 +107,12 @@ def test_lines_of_one_iteration_are_in_order_and_whole() -> None:
         np.zeros(1),
         n,
     )
-    assert len(lines) == 3 * n
-    assert sorted(lines) == sorted(
-        [f"a {i}" for i in range(n)] + [f"b {i} {k}" for i in range(n) for k in range(2)]
-    )
+    wanted = said([f"a {i}" for i in range(n)] + [f"b {i} {k}" for i in range(n) for k in range(2)])
+    assert sorted(lines) == sorted(wanted)
     place = {line: k for k, line in enumerate(lines)}
-    assert all(place[f"a {i}"] < place[f"b {i} 0"] < place[f"b {i} 1"] for i in range(n))
+    assert all(place[f"a {i}"] < place[f"b {i} 0"] < place[f"b {i} 1"] for i in range(len(lines) // 3))
 
 
-@pytest.mark.prints
 def test_print_in_device_functions_and_untaken_branches() -> None:
     source = """
         @tack.func
@@ -139,44 +129,41 @@ def test_print_in_device_functions_and_untaken_branches() -> None:
                     print("never")
                 show(3)
     """
-    assert printed(source, np.zeros(1)) == ["f 1", "f 3", "big 1.5"]
+    assert printed(source, np.zeros(1)) == said(["f 1", "f 3", "big 1.5"])
 
 
-@pytest.mark.prints
 def test_print_goes_through_sys_stdout_of_the_moment(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = build('@tack.kernel\ndef kernel(x):\n    for i in range(1):\n        print("hello é", x[0])\n')
     launch(kernel, np.array([1.5]))
-    assert capsys.readouterr().out == "hello é 1.5\n"
+    assert capsys.readouterr().out == said("hello é 1.5\n")
     stream = io.StringIO()
     old, sys.stdout = sys.stdout, stream
     try:
         launch(kernel, np.array([2.5]))
     finally:
         sys.stdout = old
-    assert stream.getvalue() == "hello é 2.5\n"
+    assert stream.getvalue() == said("hello é 2.5\n")
 
 
-@pytest.mark.prints
 def test_stdout_that_raises_reaches_the_caller_and_the_next_launch_works() -> None:
     class Broken(io.StringIO):
         def write(self, _: str) -> int:
             raise OSError("no space")
 
     kernel = build("@tack.kernel\ndef kernel(x):\n    for i in range(1):\n        print(1)\n")
-    with redirect_stdout(Broken()), pytest.raises(OSError, match="no space"):
+    raised = pytest.raises(OSError, match="no space")
+    with redirect_stdout(Broken()), raised if tack.default_device().supports_print else nullcontext():
         launch(kernel, np.zeros(1))
     with redirect_stdout(io.StringIO()) as stream:
         launch(kernel, np.zeros(1))
-    assert stream.getvalue() == "1\n"
+    assert stream.getvalue() == said("1\n")
 
 
-@pytest.mark.prints
 def test_many_values_and_braces_and_percent_signs() -> None:
     values = ", ".join(str(k) for k in range(60))
-    assert one(f"print({values})", 'print("100% {} %s \\\\ \\"q\\"", 1)') == [
-        " ".join(str(k) for k in range(60)),
-        '100% {} %s \\ "q" 1',
-    ]
+    assert one(f"print({values})", 'print("100% {} %s \\\\ \\"q\\"", 1)') == said(
+        [" ".join(str(k) for k in range(60)), '100% {} %s \\ "q" 1']
+    )
 
 
 @pytest.mark.parametrize("call", ["print(«x)", "print('a', «sep='')", "print(«f'{i}')", "v = «print(1)"])
