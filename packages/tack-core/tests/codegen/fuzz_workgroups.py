@@ -37,8 +37,9 @@ DIMENSIONS: list[list[tuple[int, int, int]]] = [
 class GroupBuilder(_Builder):
     """Draws kernels without races: a lane writes its own elements, and reads others' after a barrier."""
 
-    def __init__(self, draw: st.DrawFn, launch: Sequence[tuple[int, int, int]]) -> None:
-        super().__init__(draw, [i32, u64, i8, f64], EXACT, FLOAT_OPERATORS)
+    def __init__(self, draw: st.DrawFn, launch: Sequence[tuple[int, int, int]], real: DType) -> None:
+        super().__init__(draw, [i32, u64, i8, real], EXACT, FLOAT_OPERATORS)
+        self.real = real
         self.launch = launch
         self.size = math.prod(count for _, _, count in launch)
         self.uniform_only = False
@@ -47,7 +48,7 @@ class GroupBuilder(_Builder):
 
     def kernel(self) -> ir.Kernel:
         params = []
-        for n, dtype in enumerate((i32, f64, u64)):
+        for n, dtype in enumerate((i32, self.real, u64)):
             self.arrays[f"own{n}"] = dtype, self.size, 1
             params.append(ir.Parameter(f"own{n}", ir.Array(dtype, 1)))
             self.scalars[f"p{n}"] = dtype
@@ -77,7 +78,7 @@ class GroupBuilder(_Builder):
             body += self.leaving(ir.Continue(), 1)
         body += [
             ir.Store(f"own{n}", (self.own(),), ir.Local(f"v{k}", type=t))
-            for n, k, t in ((0, 0, i32), (1, 3, f64), (2, 1, u64))
+            for n, k, t in ((0, 0, i32), (1, 3, self.real), (2, 1, u64))
         ]
         return ir.Kernel(
             *("k", tuple(params), tuple(before), ir.Parallel(vars, ranges, tuple(body)), (), None, None),
@@ -237,9 +238,10 @@ class GroupBuilder(_Builder):
 
 
 @st.composite
-def workgroup_kernels(draw: st.DrawFn) -> tuple[ir.Kernel, list[tuple[int, int, int]]]:
+def workgroup_kernels(draw: st.DrawFn, real: DType = f64) -> tuple[ir.Kernel, list[tuple[int, int, int]]]:
+    """Kernels and their launches; ``real`` is the float type that they have."""
     launch = draw(st.sampled_from(DIMENSIONS))
-    return GroupBuilder(draw, launch).kernel(), launch
+    return GroupBuilder(draw, launch, real).kernel(), launch
 
 
 def group_arguments(data: st.DataObject, launch: Sequence[tuple[int, int, int]]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def install() -> Control:
     Raises:
         RuntimeError: something that this needs is not installed.
     """
-    for needed in ("g++", "ld"):
+    for needed in ("g++", "ld", "clang-19"):
         if shutil.which(needed) is None:
             raise RuntimeError(f"the emulation needs {needed}")
     if "Metal" in sys.modules:

@@ -1,24 +1,33 @@
 // What of MSL the generated code uses, as C++: `metal_stdlib`, its address spaces and its attributes. The
 // translation unit comes without attributes, and with the threadgroup's arrays marked as static (msl.py).
+//
+// As C++ for OpenCL, which is only checked, the address spaces are those of OpenCL: as in MSL none of them
+// converts to another, not by a cast either, and there is neither f64 nor a generic address space.
 
+#ifdef __OPENCL_CPP_VERSION__
+#define TACK_CHECKED 1
+#define device __global
+#define constant __constant
+#define threadgroup __local
+#define thread __private
+#define atomic_int tack_atomic_int  // OpenCL has types of these names
+#define atomic_uint tack_atomic_uint
+#define atomic_float tack_atomic_float
+#else
+#define TACK_CHECKED 0
 #define device
 #define constant const
 #define threadgroup
-#define kernel
+#define thread
+#endif
 
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 
-struct dim3 {
-    unsigned x, y, z;
-};
-extern "C" dim3 gridDim, blockDim, blockIdx, threadIdx;
-
 struct uint3 {
     uint x, y, z;
-    uint3(dim3 of) : x(of.x), y(of.y), z(of.z) {}
 };
 struct float3 {
     float x, y, z;
@@ -99,7 +108,7 @@ struct atomic_float {
 };
 
 #define TACK_ATOMIC(A, T, name, new_value)                                   \
-    static inline T atomic_##name##_explicit(A *object, T operand, memory_order) { \
+    static inline T atomic_##name##_explicit(volatile device A *object, T operand, memory_order) { \
         T old = object->value;                                               \
         object->value = new_value;                                           \
         return old;                                                          \
@@ -117,9 +126,46 @@ TACK_ATOMIC(atomic_int, int, fetch_add, (int)((uint)old + (uint)operand))
 TACK_ATOMIC(atomic_uint, uint, fetch_add, old + operand)
 TACK_ATOMIC(atomic_float, float, fetch_add, old + operand)
 
+// --- textures ---
+
+enum class coord { normalized, pixel };
+enum class address { clamp_to_edge, repeat };
+enum class filter { nearest, linear };
+struct sampler {
+    coord coordinates;
+    address outside;
+    filter between;
+};
+
+// --- barriers ---
+
+enum class mem_flags { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
+static inline mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((int)a | (int)b); }
+
+#if TACK_CHECKED
+
+bool atomic_compare_exchange_weak_explicit(volatile device atomic_uint *object, thread uint *expected, uint desired,
+                                           memory_order, memory_order);
+uint atomic_fetch_add_explicit(volatile threadgroup atomic_uint *object, uint operand, memory_order);
+void threadgroup_barrier(mem_flags);
+enum thread_scope { thread_scope_device };
+void atomic_thread_fence(mem_flags, memory_order, thread_scope);
+
+struct tack_texture {
+    uint get_width() const constant;
+    uint get_height() const constant;
+    uint get_depth() const constant;
+    float4 sample(constant sampler &how, float3 position) const constant;
+};
+template <class T> using texture3d = constant tack_texture &;  // classes cannot be parameters of kernels
+
+}  // namespace metal
+
+#else  // what runs
+
 // The weak form may fail although the values are equal, and here every third time it does.
-static inline bool atomic_compare_exchange_weak_explicit(atomic_uint *object, uint *expected, uint desired, memory_order,
-                                                         memory_order) {
+static inline bool atomic_compare_exchange_weak_explicit(volatile atomic_uint *object, uint *expected, uint desired,
+                                                         memory_order, memory_order) {
     static unsigned calls;
     if (++calls % 3 == 0)
         *expected = object->value;
@@ -131,16 +177,8 @@ static inline bool atomic_compare_exchange_weak_explicit(atomic_uint *object, ui
     return false;
 }
 
-// --- textures ---
-
-enum class coord { normalized, pixel };
-enum class address { clamp_to_edge, repeat };
-enum class filter { nearest, linear };
-struct sampler {
-    bool clamped;
-    constexpr sampler(coord c, address a, filter f)
-        : clamped(c == coord::normalized && a == address::clamp_to_edge && f == filter::linear) {}
-};
+extern "C" void tack_barrier(void);
+static inline void threadgroup_barrier(mem_flags) { tack_barrier(); }
 
 struct tack_texture {
     const float *texels;
@@ -151,8 +189,8 @@ template <class T> struct texture3d {
     uint get_width() const { return of->width; }
     uint get_height() const { return of->height; }
     uint get_depth() const { return of->depth; }
-    float4 sample(sampler how, float3 position) const {
-        if (!how.clamped)
+    float4 sample(const sampler &how, float3 position) const {
+        if (how.coordinates != coord::normalized || how.outside != address::clamp_to_edge || how.between != filter::linear)
             __builtin_trap();
         const uint extents[3] = {of->width, of->height, of->depth};
         const float at[3] = {position.x, position.y, position.z};
@@ -178,17 +216,13 @@ template <class T> struct texture3d {
     }
 };
 
-// --- barriers ---
-
-extern "C" void tack_barrier(void);
-enum class mem_flags { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
-static inline mem_flags operator|(mem_flags a, mem_flags b) { return (mem_flags)((int)a | (int)b); }
-static inline void threadgroup_barrier(mem_flags) { tack_barrier(); }
-
 }  // namespace metal
 
 // --- launches ---
 
+extern "C" uint3 gridDim, blockDim, blockIdx, threadIdx;
 typedef void tack_thread_function(void **parameters);
 extern "C" void tack_launch(tack_thread_function *thread, int meeting, void **parameters, const unsigned *grid,
                             const unsigned *block);
+
+#endif

@@ -3,18 +3,22 @@
 The object exports ``emulate_<entry>(void **parameters, const unsigned grid[3], const unsigned block[3])`` for
 each kernel function: the first parameter is the address of its structure of arguments, and the others are
 those of its textures (`tack_texture` in msl.h).
+
+Each unit is checked too, by clang as C++ for OpenCL, whose rules for address spaces are Metal's.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import re
+import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from emulated import compiler
 
-__all__ = ["Function", "MslError", "compile", "functions"]
+__all__ = ["Function", "MslError", "check", "compile", "functions"]
 
 _ENTRY = re.compile(
     r"struct (?P<struct>\w+) \{\n(?P<members>[^}]*)\};\n\n"
@@ -24,6 +28,11 @@ _ENTRY = re.compile(
 )
 _MEMBER = re.compile(r"    alignas\(8\) (?P<type>[^;]*?)(?P<name>\w+);\n")
 _ATTRIBUTE = re.compile(r" ?\[\[[^\]]*\]\]\s?")
+_KERNEL = re.compile(r"\[\[kernel, [^\]]*\]\] void")
+_SAMPLER = re.compile(r"^constexpr sampler (\w+)\((.*)\);$", re.MULTILINE)
+# A type and the star or ampersand of a pointer or reference; operators have spaces around them.
+_POINTER = re.compile(r"\b[a-z]\w*(?: \w+)* [*&](?=[\w)])")
+_SPACES = {"device", "constant", "threadgroup", "thread"}
 # Arrays of a threadgroup are declared in kernel functions alone.
 _SHARED = re.compile(r"^( +)threadgroup (\w+ \w+\[)", re.MULTILINE)
 
@@ -60,14 +69,53 @@ def compile(text: str, options: Sequence[str] = compiler.OPTIONS) -> bytes:
     Raises:
         MslError: the compiler refuses the text.
     """
-    plain = text.replace("#include <metal_stdlib>\n", "")
-    plain = _SHARED.sub(r"\1static \2", _ATTRIBUTE.sub(" ", plain))
+    check(text, strict=False)
+    plain = _SHARED.sub(r"\1static \2", _plain(text))
     launches = "".join(_launch(function, "threadgroup_barrier" in text) for function in functions(text))
     unit = f'{_header()}\n#line 1 "kernel.metal"\n{plain}{launches}'
     try:
         return compiler.build(unit, options)
     except RuntimeError as error:
         raise MslError(str(error)) from None
+
+
+def _plain(text: str) -> str:
+    """A unit in what C++ and C++ for OpenCL have in common."""
+    plain = text.replace("#include <metal_stdlib>\n", "")
+    return _SAMPLER.sub(r"constant sampler \1 = {\2};", _ATTRIBUTE.sub(" ", plain))
+
+
+_CHECK = (
+    *("clang-19", "-x", "clcpp", "-cl-std=CLC++2021", "-target", "spir64"),
+    *("-cl-no-stdinc", "-Xclang", "-cl-ext=-all"),  # no function of OpenCL, no f64, no generic address space
+    *("-D__METAL_VERSION__=320", "-fsyntax-only", "-"),
+)
+# Parameters are the slots of a launch, and helpers what a unit may need, so some of either are not used.
+_UNUSED = ("-Wno-unused", "-Wno-unused-parameter", "-Wno-unused-but-set-parameter")
+_STRICT = ("-Wall", "-Wextra", "-Werror", *_UNUSED)
+
+
+def check(text: str, *, strict: bool = True) -> None:
+    """Checks that a unit converts no address space to another, has no f64, and, if ``strict``, gives no
+    warning.
+
+    Raises:
+        MslError: what the compiler says, or where a pointer does not say what it points to.
+    """
+    unit = f'{_header()}\n#line 1 "kernel.metal"\n{_plain(_KERNEL.sub("__kernel void", text))}'
+    command = (*_CHECK, *(_STRICT if strict else ("-w",)))
+    digest = hashlib.sha256("\0".join((unit, *command)).encode()).hexdigest()
+    kept = compiler.store() / digest[:2] / f"{digest}.checked"
+    if kept.exists():
+        return
+    for pointer in _POINTER.finditer(text):  # in MSL one without an address space is an error
+        if not _SPACES.intersection(pointer[0].split()):
+            raise MslError(f"'{pointer[0]}' has no address space\n{text}")
+    done = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MslError(f"{done.stderr}\n{text}")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.touch()
 
 
 def _launch(function: Function, meeting: bool) -> str:
