@@ -2,7 +2,7 @@
  * the same, and what makes the context or the device current. */
 #include "native.h"
 
-enum { WORDS = 22 };
+enum { WORDS = 23 };
 
 /* What tack.runtime.streams.program.native_plan says, one number after the other.
  *
@@ -17,7 +17,8 @@ struct Gpu {
     int (*pop_current)(void **);
     void *function, *stream, *context;
     const uint8_t *stopped; /* one byte: the queue cannot be used any more */
-    int64_t *clock;         /* when the kernel was launched last */
+    int64_t *launches;      /* how many the queue was given */
+    int64_t *last;          /* the number of the last one of this kernel */
     int64_t block[3], items[3], most_blocks[3];
     int64_t most; /* iterations of a launch */
     int64_t flat, is_usual;
@@ -59,7 +60,7 @@ find_grid(const Gpu *gpu, const Packed *packed, unsigned *grid)
     }
 }
 
-/* Queues the launch; the driver's error, or 0. Runs without the GIL: the driver may wait for room. */
+/* Queues the launch; the driver's error, or 0. */
 int
 gpu_launch(const Gpu *gpu, Packed *packed)
 {
@@ -68,9 +69,8 @@ gpu_launch(const Gpu *gpu, Packed *packed)
     find_grid(gpu, packed, grid);
     for (int k = 0; k < packed->count; k++)
         params[k] = &packed->slots[k];
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    *gpu->clock = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    *gpu->last = ++*gpu->launches;
+    PyThreadState *thread = PyEval_SaveThread(); /* the driver may wait for room */
     int error = gpu->get_current(&current);
     bool changed = !error && current != gpu->context, pushed = false;
     if (changed) {
@@ -86,5 +86,6 @@ gpu_launch(const Gpu *gpu, Packed *packed)
         gpu->pop_current(&current);
     else if (changed && !gpu->push_current)
         gpu->set_current(current);
+    PyEval_RestoreThread(thread);
     return error;
 }

@@ -239,9 +239,7 @@ queue_launch(const Plan *plan, Packed *packed)
 {
     if (packed->total == 0)
         return Py_NewRef(Py_None);
-    PyThreadState *thread = PyEval_SaveThread();
     int error = gpu_launch(plan->gpu, packed);
-    PyEval_RestoreThread(thread);
     return error ? PyObject_CallFunction(state.launch_failed, "Oi", plan->variant, error) : Py_NewRef(Py_None);
 }
 

@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 _Static_assert(sizeof(void *) == 8 && sizeof(Py_ssize_t) == 8, "only 64-bit platforms");
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,102 @@ def test_an_export_waits_on_the_consumers_stream(emulated: Driver, backend: Any,
     x.__dlpack__(stream=-1)
     x.__dlpack__(stream=backend.queue.address)
     assert emulated.calls(api.function("StreamWaitEvent")) == before
+
+
+# --- the default stream, where other libraries queue ---------------------------------------------
+
+
+@pytest.fixture
+def theirs(emulated: Driver, backend: Any, api: Api) -> Callable[[int, int], Callable[[], None]]:
+    """Queues fills with 1, 2, … and in the end a value on the default stream, which takes 40 ms.
+
+    It gives what waits for that.
+    """
+
+    def fill(address: int, value: int) -> Callable[[], None]:
+        tack.sync()
+        emulated.pace(delay=2000)
+        stream = api.driver.stream_at(api.driver.default_stream)
+        with backend.queue.entered():
+            for number in (*range(1, 20), value):
+                api.driver.check(api.driver.MemsetD32Async(address, number, 1000, stream))
+
+        def wait() -> None:
+            with backend.queue.entered():
+                api.driver.check(api.driver.StreamSynchronize(stream))
+
+        return wait
+
+    return fill
+
+
+def _shared(wrapped: bool) -> tuple[tack.Array, tack.Array]:
+    """An array that others have been given, and one over memory of others."""
+    own = tack.zeros(1000, tack.i32)
+    if not wrapped:
+        own.__dlpack__()
+        return own, own
+    return tack.array_from_ptr(own.address, own.dtype, own.shape, device=own.device, writable=True), own
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("use", ["launch", "read", "write", "fill", "copy to", "copy from", "graph"])
+def test_what_others_queue_comes_first(theirs: Any, use: str, wrapped: bool) -> None:
+    x, kept = _shared(wrapped)
+    y = tack.zeros(1000, tack.i32)
+    if use == "graph":
+        with tack.capture() as graph:
+            add(x, 10)
+    wait = theirs(x.address, 77)
+    if use == "launch":
+        add(x, 10)
+    elif use == "write":
+        tack.copyto(x, np.arange(1000, dtype=np.int32))
+    elif use == "fill":
+        x.fill(5)
+    elif use == "copy to":
+        tack.copyto(x, y)
+    elif use == "copy from":
+        tack.copyto(y, x)
+    elif use == "graph":
+        graph.launch()
+    if use != "read":
+        wait()  # what comes too late would be seen
+    expected = {"write": list(range(1000)), "fill": [5] * 1000, "copy to": [0] * 1000}
+    expected |= dict.fromkeys(("launch", "graph"), [87] * 1000)
+    assert x.numpy().tolist() == expected.get(use, [77] * 1000)
+    assert y.numpy().tolist() == ([77] * 1000 if use == "copy from" else [0] * 1000)
+    del kept
+
+
+def test_memory_that_others_use_is_freed_after_that(theirs: Any) -> None:
+    x, _ = _shared(False)
+    wait = theirs(x.address, 77)
+    del x, _
+    fresh = tack.empty(1000, tack.i32)  # the same memory
+    fresh.fill(3)
+    wait()
+    assert fresh.numpy().tolist() == [3] * 1000
+
+
+def test_arrays_that_nobody_else_has_wait_for_nobody(emulated: Driver, theirs: Any, api: Api) -> None:
+    x, y = tack.zeros(1000, tack.i32), tack.zeros(1000, tack.i32)
+    add(x, 1)
+    theirs(y.address, 77)
+    before = emulated.calls(api.function("StreamWaitEvent"))
+    add(x, 1)
+    tack.copyto(x, tack.full(1000, 5, tack.i32))
+    assert emulated.calls(api.function("StreamWaitEvent")) == before
+
+
+def test_a_stream_of_theirs_keeps_the_order_that_it_has(emulated: Driver, backend: Any, api: Api) -> None:
+    with backend.queue.entered():
+        handle = int(api.driver.check(api.driver.StreamCreate(1)))
+    with tack.device(api.name, stream=handle):
+        x, _ = _shared(False)
+        before = emulated.calls(api.function("StreamWaitEvent"))
+        add(x, 1)
+        assert emulated.calls(api.function("StreamWaitEvent")) == before
 
 
 # --- import -------------------------------------------------------------------------------------

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND", "CudaBackend"]
 
-_LEGACY: Final = 1  # the legacy default stream, as DLPack numbers it
-
 
 @final
 class CudaBackend(StreamBackend):
@@ -51,7 +49,7 @@ class CudaBackend(StreamBackend):
         context = context_for(ordinal, None if stream is None else _context_of(stream))
         self.features = driver.features(context.device)
         self.start(context, self.features.pools, stream)
-        self.dlpack_stream = self.queue.address or _LEGACY
+        self.dlpack_stream = self.queue.address or DRIVER.default_stream
 
     @classmethod
     def device_count(cls) -> int:
@@ -107,7 +105,7 @@ class CudaBackend(StreamBackend):
     def hand_out(self, array: Array, stream: Any) -> None:
         """See `Backend.hand_out`. None or 1 is the legacy default stream, 2 that of each thread, and -1 needs
         no order."""
-        handle = _LEGACY if stream is None else stream
+        handle = DRIVER.default_stream if stream is None else stream
         if isinstance(handle, bool) or not hasattr(handle, "__index__") or operator.index(handle) in (0, -2):
             raise BufferError(f"stream={stream!r} is no CUDA stream; DLPack takes None, -1, 1, 2 or a handle")
         number = operator.index(handle)

@@ -33,6 +33,7 @@ class CudaDriver(Driver):
     api = "CUDA"
     prefix = "cu"
     sticky = frozenset({214, 220, 700, 702, 708, 710, 714, 715, 716, 717, 718, 719})
+    default_stream = 1  # the legacy one, which has no address
     blocking = "CUDA_LAUNCH_BLOCKING=1"
 
     def describe_error(self, code: int) -> tuple[str, str]:

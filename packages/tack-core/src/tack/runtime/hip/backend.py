@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND", "HipBackend"]
 
-_DEFAULT_STREAM: Final = 0  # as DLPack numbers it on ROCm
 
 
 @final
@@ -51,7 +50,7 @@ class HipBackend(StreamBackend):
             _check_stream(stream, ordinal)
         self.features = driver.features(ordinal)
         self.start(context_for(ordinal), self.features.pools, stream)
-        self.dlpack_stream = self.queue.address or _DEFAULT_STREAM
+        self.dlpack_stream = self.queue.address or DRIVER.default_stream
 
     @classmethod
     def device_count(cls) -> int:
@@ -101,7 +100,7 @@ class HipBackend(StreamBackend):
 
     def hand_out(self, array: Array, stream: Any) -> None:
         """See `Backend.hand_out`. On ROCm, 0 or None is the default stream, and -1 needs no order."""
-        handle = _DEFAULT_STREAM if stream is None else stream
+        handle = DRIVER.default_stream if stream is None else stream
         if (
             isinstance(handle, bool)
             or not hasattr(handle, "__index__")

@@ -38,6 +38,7 @@ class HipDriver(Driver):
         "StreamCreate": "hipStreamCreateWithFlags",
     }
     sticky = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
+    default_stream = 0
     blocking = "AMD_SERIALIZE_KERNEL=3"
 
     def describe_error(self, code: int) -> tuple[str, str]:

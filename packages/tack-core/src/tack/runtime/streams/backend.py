@@ -91,9 +91,12 @@ class StreamBackend(GpuBackend):
     # Launches.
 
     def join(self, arrays: Iterable[Array]) -> set[Queue]:
-        others = {cast("DeviceBuffer", array._buffer).queue for array in arrays} - {self.queue}
+        buffers = [cast("DeviceBuffer", array._buffer) for array in arrays]
+        others = {buffer.queue for buffer in buffers} - {self.queue}
         for other in others:
             self.queue.follow(other)
+        if any(buffer.is_foreign for buffer in buffers):
+            self.queue.follow_default()
         return others
 
     def part(self, joined: set[Queue]) -> None:

@@ -97,13 +97,16 @@ class Pool:
         if self.handle is not None:
             queue.driver.check(queue.driver.MemPoolTrimTo(self.handle, 0))
 
-    def free(self, queue: Queue, address: int) -> None:
-        """Frees memory after what is queued by now."""
+    def free(self, queue: Queue, address: int, is_shared: bool = False) -> None:
+        """Frees memory after what is queued by now, also by others if it was shared with them."""
         if self.context.stopped.value:
             return
         if self.handle is None or queue.is_closed:
             self.context.release(queue.driver.MemFree, address)  # which waits for the device
         else:
+            if is_shared:
+                with contextlib.suppress(RuntimeError):
+                    queue.follow_default()
             self.context.release(queue.driver.MemFreeAsync, address, queue.stream)
 
 
@@ -131,9 +134,10 @@ class DeviceBuffer(Buffer):
 
     def __del__(self) -> None:
         if self.owned and self.address:
-            self.pool.free(self.queue, self.address)
+            self.pool.free(self.queue, self.address, self.is_foreign)
 
     def read(self, offset: int, out: NDArray[Any]) -> None:
+        self._join()
         if self.is_pinned:
             self.queue.wait()
             ctypes.memmove(out.ctypes.data, self.address + offset, out.nbytes)
@@ -143,6 +147,7 @@ class DeviceBuffer(Buffer):
     def write(self, offset: int, source: NDArray[Any]) -> None:
         if source.nbytes:
             queue = self.queue
+            self._join()
             queue.staging.write(queue, self.address + offset, source.ctypes.data, source.nbytes)
             self._settle()
 
@@ -157,6 +162,8 @@ class DeviceBuffer(Buffer):
         queue, other = self.queue, source.queue
         to, of = self.address + offset, source.address + source_offset
         queue.follow(other)
+        self._join()
+        source._join(queue)
         if queue.context.ordinal != other.context.ordinal:
             self.pool.open_to(other.context)
             source.pool.open_to(queue.context)
@@ -185,6 +192,7 @@ class DeviceBuffer(Buffer):
             return
         queue, at, nbytes = self.queue, self.address + offset, count * value.itemsize
         unit, number = pattern_unit(value.tobytes())
+        self._join()
         if unit:
             with queue.entered():
                 queue.check(memset(queue.driver, at, unit, number, nbytes, queue.stream))
@@ -197,6 +205,11 @@ class DeviceBuffer(Buffer):
                 _copy_within(queue, at + done, at, size)
                 done += size
         self._settle()
+
+    def _join(self, queue: Queue | None = None) -> None:
+        """Orders what is queued from now on after others' work on the memory, if they may use it."""
+        if self.is_foreign:
+            (queue or self.queue).follow_default()
 
     def _settle(self) -> None:
         """Waits for what was queued, if others may look at the memory."""

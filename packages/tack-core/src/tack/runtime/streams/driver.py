@@ -11,10 +11,12 @@ import contextlib
 import ctypes
 import os
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 from weakref import WeakValueDictionary
 
-__all__ = ["Context", "Driver", "DriverError"]
+__all__ = ["NON_BLOCKING", "Context", "Driver", "DriverError"]
+
+NON_BLOCKING: Final = 1  # CU_STREAM_NON_BLOCKING, hipStreamNonBlocking
 
 
 class DriverError(RuntimeError):
@@ -40,6 +42,7 @@ class Driver(ABC):
         renamed: the whole names of functions that one would not find by their CUDA name.
         invalid_value, out_of_memory, not_ready: errors that mean something.
         sticky: errors of a kernel after which it refuses every call in the context.
+        default_stream: the address of the stream that other libraries use unless told otherwise.
         blocking: what in the environment makes launches wait, for people who look for the one that failed.
         module: its Python bindings, once it is started.
         contexts: those in use, by their address.
@@ -53,6 +56,7 @@ class Driver(ABC):
     out_of_memory: ClassVar[int] = 2
     not_ready: ClassVar[int] = 600
     sticky: ClassVar[frozenset[int]]
+    default_stream: ClassVar[int]
     blocking: ClassVar[str]
 
     def __init__(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from tack.runtime.array import Array, new_array
 from tack.runtime.gpu.launch import resolve
 from tack.runtime.graph import Step
 from tack.runtime.streams.buffer import memset, pattern_unit
-from tack.runtime.streams.driver import Context, Driver
+from tack.runtime.streams.driver import NON_BLOCKING, Context, Driver
 from tack.runtime.streams.program import StreamProgram
 
 if TYPE_CHECKING:
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from tack.runtime.streams.queue import Queue
 
 __all__ = ["copy_step", "fill_step", "graph", "launch_step"]
-
-# Others may use the default stream meanwhile: CU_STREAM_NON_BLOCKING, hipStreamNonBlocking.
-_NON_BLOCKING: Final = 1
 
 
 class _Launch(NamedTuple):
@@ -112,13 +108,15 @@ def graph(backend: StreamBackend, steps: Sequence[Step]) -> Callable[[], None]:
     def run() -> None:
         for other in others:
             queue.follow(other)
-        now = monotonic_ns()
+        is_shared = any(buffer.is_foreign for buffer in buffers)
+        if is_shared:
+            queue.follow_default()
         for program in programs:
-            program.clock.value = now
+            program.note_launch()
         executable.launch()
         for other in others:
             other.follow(queue)
-        if any(buffer.is_foreign for buffer in buffers):
+        if is_shared:
             queue.wait()
 
     return run
@@ -134,7 +132,7 @@ class _Executable:
         self._works = works  # with the code and the arrays that they need
         driver = queue.driver
         with queue.entered():
-            stream = queue.check(driver.StreamCreate(_NON_BLOCKING))
+            stream = queue.check(driver.StreamCreate(NON_BLOCKING))
             try:
                 queue.check(driver.StreamBeginCapture(stream, driver.relaxed))
                 try:

@@ -6,7 +6,6 @@ import ctypes
 import functools
 import struct
 from collections.abc import Sequence
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -32,10 +31,10 @@ class StreamProgram(Program):
         queue: where its launches are queued.
         function: the driver's handle of the entry.
         result: the same for the return expression, or None.
-        clock: when it was launched last, which the native dispatcher writes too.
+        last: the number of its last launch in the queue, which the native dispatcher writes too.
     """
 
-    __slots__ = ("_module", "_offsets", "clock", "function", "queue", "result")
+    __slots__ = ("_module", "_offsets", "function", "last", "queue", "result")
 
     def __init__(self, queue: Queue, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> None:
         super().__init__(about, artifact, checks)
@@ -48,7 +47,7 @@ class StreamProgram(Program):
             self.result = (
                 None if name is None else driver.check(driver.ModuleGetFunction(self._module, name.encode()))
             )
-        self.clock = ctypes.c_int64()
+        self.last = ctypes.c_int64()
         count = self.slots.size // 8
         self._offsets = np.arange(0, 8 * (count + 1), 8, dtype=np.uint64)
         queue.programs.add(self)
@@ -71,8 +70,13 @@ class StreamProgram(Program):
 
     @property
     def launched(self) -> int:
-        """When it was launched last, by `monotonic_ns`."""
-        return self.clock.value
+        """The number of its last launch."""
+        return self.last.value
+
+    def note_launch(self) -> None:
+        """Counts a launch that is about to be queued."""
+        self.queue.launches.value += 1
+        self.last.value = self.queue.launches.value
 
     def launch_failed(self, code: int) -> NoReturn:
         """Raises the error of a launch by the native dispatcher."""
@@ -91,7 +95,7 @@ class StreamProgram(Program):
     def _launch(
         self, function: Any, slots: bytes, grid: tuple[int, int, int], block: tuple[int, int, int]
     ) -> None:
-        self.clock.value = monotonic_ns()
+        self.note_launch()
         queue = self.queue
         with queue.entered():
             result = self.queue_on(queue.stream, function, slots, grid, block)
@@ -127,7 +131,7 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any], label: st
     gpu = (
         *queue.driver.launch_calls(),
         *(int(program.function), queue.address, context.address),
-        *(ctypes.addressof(context.stopped), ctypes.addressof(program.clock)),
+        *map(ctypes.addressof, (context.stopped, queue.launches, program.last)),
         *(*program.block, *program.items, *program.most_blocks),
         *(program.most, program.flat, context.is_usual),
     )

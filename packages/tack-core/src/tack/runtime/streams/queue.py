@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from tack.runtime.convert import is_integer
 from tack.runtime.gpu.failures import failure_message, launched_since
-from tack.runtime.streams.driver import Context, DriverError
+from tack.runtime.streams.driver import NON_BLOCKING, Context, DriverError
 
 if TYPE_CHECKING:
     from tack.runtime.streams.program import StreamProgram
@@ -34,12 +34,13 @@ class Queue:
         address: the same as an int.
         label: how messages write the device.
         is_closed: whether the stream is gone: of objects that go together, a queue may be the first.
-        programs: the code loaded for it, of which each knows when it was launched last (`monotonic_ns`).
+        launches: how many there were; the native dispatcher counts too.
+        programs: the code loaded for it, of which each knows the number of its last launch.
     """
 
     __slots__ = (
         *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "_waited", "address", "context"),
-        *("driver", "is_closed", "label", "programs", "stream"),
+        *("driver", "is_closed", "label", "launches", "programs", "stream"),
     )
 
     def __init__(self, context: Context, label: str, stream: Any = None) -> None:
@@ -48,6 +49,7 @@ class Queue:
         self.driver = context.driver
         self.label = label
         self.is_closed = False
+        self.launches = ctypes.c_int64()
         self.programs: WeakSet[StreamProgram] = WeakSet()
         self._borrowed = stream  # kept alive
         self._lock = threading.Lock()
@@ -57,8 +59,8 @@ class Queue:
         self._waited = 0
         with context.entered():
             if stream is None:
-                # Not a non-blocking one: so it keeps order with the default stream of other libraries.
-                self.stream = self.driver.check(self.driver.StreamCreate(0))
+                # One that keeps order with the default stream would cost each launch half a microsecond.
+                self.stream = self.driver.check(self.driver.StreamCreate(NON_BLOCKING))
             else:
                 self.stream = self.driver.stream_at(stream_handle(stream, self.driver.api))
         self.address = int(self.stream)
@@ -88,19 +90,19 @@ class Queue:
 
     def wait(self) -> None:
         """Waits for all that is queued. Raises ``RuntimeError`` if something of it failed."""
-        now = monotonic_ns()
+        last = self.launches.value
         with self.entered():
             try:
                 self.driver.check(self.driver.StreamSynchronize(self.stream))
             except DriverError as error:
                 raise self.failed(error) from error
-            self._waited = max(self._waited, now)
+            self._waited = max(self._waited, last)
             if self._retired:
                 self.collect()
 
     def marker(self) -> Callable[[], bool]:
         """What tells whether all that is queued by now has been done; it raises as `wait` does."""
-        now = monotonic_ns()
+        last = self.launches.value
         event = self.record()
 
         def is_reached() -> bool:
@@ -110,7 +112,7 @@ class Queue:
                 except DriverError as error:
                     raise self.failed(error) from error
             if done:
-                self._waited = max(self._waited, now)
+                self._waited = max(self._waited, last)
             return done
 
         return is_reached
@@ -149,6 +151,14 @@ class Queue:
             with self.entered():
                 self.check(self.driver.EventRecord(event.handle, self.driver.stream_at(stream)))
                 self.check(self.driver.StreamWaitEvent(self.stream, event.handle, 0))
+
+    def follow_default(self) -> None:
+        """What is queued from now on runs after what the default stream was given until now.
+
+        It is where other libraries write memory that they share with us. A stream of theirs is left as it is.
+        """
+        if self._borrowed is None:
+            self.follow_stream(self.driver.default_stream)
 
     # Errors.
 
