@@ -51,6 +51,7 @@ array_describe(PyObject *object, PyObject *args)
         return NULL;
     }
     self->foreign = foreign == Py_None ? NULL : Py_NewRef(foreign);
+    self->shared = self->foreign ? PyByteArray_AsString(foreign) : "";
     self->address = address;
     self->nbytes = nbytes;
     self->size = size;

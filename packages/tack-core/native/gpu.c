@@ -2,7 +2,7 @@
  * the same, and what makes the context or the device current. */
 #include "native.h"
 
-enum { WORDS = 23 };
+enum { WORDS = 26, ASK_EACH = 64 };
 
 /* What tack.runtime.streams.program.native_plan says, one number after the other.
  *
@@ -15,10 +15,13 @@ struct Gpu {
     int (*set_current)(void *);
     int (*push_current)(void *);
     int (*pop_current)(void **);
+    int (*is_busy)(void *);
     void *function, *stream, *context;
     const uint8_t *stopped; /* one byte: the queue cannot be used any more */
     int64_t *launches;      /* how many the queue was given */
     int64_t *last;          /* the number of the last one of this kernel */
+    int64_t *waited;        /* the number up to which launches are known to be done */
+    int64_t room;           /* how many launches the driver takes without waiting */
     int64_t block[3], items[3], most_blocks[3];
     int64_t most; /* iterations of a launch */
     int64_t flat, is_usual;
@@ -60,7 +63,24 @@ find_grid(const Gpu *gpu, const Packed *packed, unsigned *grid)
     }
 }
 
-/* Queues the launch; the driver's error, or 0. */
+/* Whether the driver may wait for room in its queue. It is asked now and then what is done, so that a program
+ * that never waits, and whose launches the device keeps up with, has room all the time. */
+static bool
+may_wait(const Gpu *gpu, int64_t number)
+{
+    int64_t pending = number - *gpu->waited;
+    if (pending <= gpu->room)
+        return false;
+    if (gpu->room == 0 || pending % ASK_EACH || gpu->is_busy(gpu->stream))
+        return true;
+    *gpu->waited = number - 1;
+    return false;
+}
+
+/* Queues the launch; the driver's error, or 0.
+ *
+ * It takes the driver a few microseconds, for which giving the GIL away is not worth what it costs: a tenth of that,
+ * or a thread's whole turn if another one takes it. */
 int
 gpu_launch(const Gpu *gpu, Packed *packed)
 {
@@ -69,8 +89,7 @@ gpu_launch(const Gpu *gpu, Packed *packed)
     find_grid(gpu, packed, grid);
     for (int k = 0; k < packed->count; k++)
         params[k] = &packed->slots[k];
-    *gpu->last = ++*gpu->launches;
-    PyThreadState *thread = PyEval_SaveThread(); /* the driver may wait for room */
+    int64_t number = *gpu->last = ++*gpu->launches;
     int error = gpu->get_current(&current);
     bool changed = !error && current != gpu->context, pushed = false;
     if (changed) {
@@ -79,13 +98,15 @@ gpu_launch(const Gpu *gpu, Packed *packed)
         error = pushed ? gpu->push_current(gpu->context) : gpu->set_current(gpu->context);
         pushed = pushed && !error;
     }
+    PyThreadState *thread = !error && may_wait(gpu, number) ? PyEval_SaveThread() : NULL;
     if (!error)
         error = gpu->launch(gpu->function, grid[0], grid[1], grid[2], (unsigned)gpu->block[0], (unsigned)gpu->block[1],
                             (unsigned)gpu->block[2], 0, gpu->stream, params, NULL);
+    if (thread)
+        PyEval_RestoreThread(thread);
     if (pushed)
         gpu->pop_current(&current);
     else if (changed && !gpu->push_current)
         gpu->set_current(current);
-    PyEval_RestoreThread(thread);
     return error;
 }

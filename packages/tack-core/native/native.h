@@ -40,6 +40,7 @@ typedef struct {
     uint64_t nbytes;
     int64_t size;
     PyObject *foreign; /* a bytearray: not 0 once others may use the memory; or NULL */
+    const char *shared; /* its byte */
     int64_t *dims; /* `inline_dims`, or memory of its own */
     int64_t inline_dims[INLINE_DIMS];
     int32_t dtype; /* NO_DTYPE until described */

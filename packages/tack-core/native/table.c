@@ -196,21 +196,24 @@ read_arguments(Store *store, PyObject *const *args, int count, Call *call)
 }
 
 static bool
-same_words(uint64_t hash, const uint64_t *words, int count, uint64_t other_hash, const uint64_t *other, int n)
+same_words(const uint64_t *words, int count, const uint64_t *other, int n)
 {
-    return hash == other_hash && count == n && memcmp(words, other, (size_t)n * sizeof(uint64_t)) == 0;
+    return count == n && memcmp(words, other, (size_t)n * sizeof(uint64_t)) == 0;
 }
 
 Form *
 find_form(Store *store, const Call *call)
 {
+    if (!store->nforms)
+        return NULL;
+    Form *last = store->forms[store->last_form];
+    if (same_words(last->words, last->nwords, call->words, call->nwords))
+        return last;
     uint64_t hash = hash_words(call->words, call->nwords);
     for (int k = 0; k < store->nforms; k++) {
-        /* The one of the last call first. */
-        int at = k == 0 ? store->last_form : k == store->last_form ? 0 : k;
-        Form *form = store->forms[at];
-        if (same_words(form->hash, form->words, form->nwords, hash, call->words, call->nwords)) {
-            store->last_form = at;
+        Form *form = store->forms[k];
+        if (form->hash == hash && same_words(form->words, form->nwords, call->words, call->nwords)) {
+            store->last_form = k;
             return form;
         }
     }
@@ -246,10 +249,10 @@ add_extents(const Form *form, Call *call)
 Entry *
 find_entry(const Form *form, const uint64_t *words, int count)
 {
-    uint64_t hash = hash_words(words, count);
+    uint64_t hash = form->nentries > 1 ? hash_words(words, count) : 0;
     for (int k = 0; k < form->nentries; k++) {
         Entry *entry = form->entries[k];
-        if (same_words(entry->hash, entry->words, entry->nwords, hash, words, count))
+        if ((form->nentries == 1 || entry->hash == hash) && same_words(entry->words, entry->nwords, words, count))
             return entry;
     }
     return NULL;

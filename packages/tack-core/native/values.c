@@ -19,7 +19,7 @@ Status
 read_array(ArrayObject *array, Value *value, Call *call, int tag)
 {
     if (array->dtype == NO_DTYPE || array->domain != call->domain ||
-        (array->foreign && *PyByteArray_AsString(array->foreign)))
+        *array->shared)
         return PYTHON;
     *value = (Value){
         .kind = V_ARRAY,

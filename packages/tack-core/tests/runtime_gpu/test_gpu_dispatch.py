@@ -152,25 +152,61 @@ def test_threads_that_never_saw_the_driver() -> None:
 
 
 def test_other_threads_run_while_a_launch_waits_for_room(emulated: Driver) -> None:
-    """The driver may make a launch wait, and that with the GIL would stop every thread."""
+    """The driver makes launches wait once its queue is full; with the GIL that would stop all threads."""
     o = tack.zeros(100, tack.i64)
     for _ in range(4):
         line(o, 1)
-    emulated.pace(synchronous=True, delay=20_000)
-    ticks = []
-    done = threading.Event()
-
-    def tick() -> None:
-        while not done.wait(0.001):
-            ticks.append(1)
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    for _ in range(5):
-        line(o, 1)
-    done.set()
+    tack.sync()
+    before = hits(line)
+    with emulated.held():
+        thread = threading.Timer(0.3, emulated.release)
+        thread.start()
+        for _ in range(1100):
+            line(o, 1)
     thread.join()
-    assert len(ticks) > 20
+    assert hits(line) == before + 1100
+    assert o[99] == 99 * 1104
+
+
+def test_other_threads_run_while_a_launch_on_a_stream_of_others_waits(
+    emulated: Driver, backend: Any, api: Api
+) -> None:
+    with backend.queue.entered():
+        handle = int(api.driver.check(api.driver.StreamCreate(1)))
+    with tack.device(api.name, stream=handle):
+        o, spare = tack.zeros(100, tack.i64), tack.zeros(1000, tack.i32)
+        for _ in range(4):
+            line(o, 1)
+        tack.sync()
+        with emulated.held():
+            thread = threading.Timer(0.3, emulated.release)
+            with backend.queue.entered():
+                for _ in range(1100):  # theirs
+                    api.driver.check(
+                        api.driver.MemsetD32Async(spare.address, 1, 1000, api.driver.stream_at(handle))
+                    )
+            thread.start()
+            line(o, 1)
+        thread.join()
+        assert o[99] == 99 * 5
+
+
+def test_launches_that_the_device_keeps_up_with_always_have_room(
+    emulated: Driver, backend: Any, api: Api
+) -> None:
+    """The queue is asked now and then, or every launch would give the GIL away from the 256th on."""
+    o = tack.zeros(100, tack.i64)
+    for _ in range(4):
+        line(o, 1)
+    tack.sync()
+    queue = backend.queue
+    emulated.pace(synchronous=True)
+    before, asked = queue.launches.value, emulated.calls(api.function("StreamQuery"))
+    for _ in range(1000):
+        line(o, 1)
+    assert queue.launches.value == before + 1000
+    assert queue.launches.value - queue.waited.value <= 256 + 64
+    assert 1 <= emulated.calls(api.function("StreamQuery")) - asked <= 1000 // 256 + 1
 
 
 def test_kernels_that_go_while_their_launches_are_queued(emulated: Driver) -> None:

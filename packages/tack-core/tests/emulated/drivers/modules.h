@@ -107,6 +107,7 @@ static int launch(void *handle, const unsigned grid[3], const unsigned block[3],
         stream->capture->nodes.push_back(node);
         return SUCCESS;
     }
+    released([&] { wait_for_room(stream); });
     enqueue(stream, [context, node] { run_kernel(context, *node); });
     return SUCCESS;
 }

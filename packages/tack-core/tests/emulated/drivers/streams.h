@@ -50,6 +50,12 @@ static void drain(Stream *stream) {
     stream->changed.wait(hold, [&] { return stream->queue.empty() && !stream->busy; });
 }
 
+static void wait_for_room(Stream *stream) {
+    const size_t most = 1024;
+    std::unique_lock<std::mutex> hold(stream->mutex);
+    stream->changed.wait(hold, [&] { return stream->queue.size() < most; });
+}
+
 static void enqueue(Stream *stream, Work work, bool is_event = false) {
     if (stream->capture) {
         auto node = std::make_shared<Node>();

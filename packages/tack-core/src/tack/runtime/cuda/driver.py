@@ -72,8 +72,8 @@ class CudaDriver(Driver):
         self.check(self.MemPoolSetAccess(pool, [access], 1))
 
     def launch_calls(self) -> tuple[int, ...]:
-        names = ("LaunchKernel", "CtxGetCurrent", "CtxSetCurrent", "CtxPushCurrent", "CtxPopCurrent")
-        return tuple(_address_of(f"cu{name}") for name in names)
+        current = ("CtxGetCurrent", "CtxSetCurrent", "CtxPushCurrent", "CtxPopCurrent")
+        return tuple(_address_of(f"cu{name}") for name in ("LaunchKernel", *current, "StreamQuery"))
 
 
 DRIVER: Final = CudaDriver()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["BACKEND", "HipBackend"]
 
 
-
 @final
 class HipBackend(StreamBackend):
     """An AMD GPU. Launches, copies and fills are queued, and run in program order.

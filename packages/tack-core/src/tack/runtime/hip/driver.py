@@ -95,7 +95,7 @@ class HipDriver(Driver):
 
     def launch_calls(self) -> tuple[int, ...]:
         names = ("hipModuleLaunchKernel", "hipGetDevice", "hipSetDevice")
-        return (*map(_address_of, names), 0, 0)
+        return (*map(_address_of, names), 0, 0, _address_of("hipStreamQuery"))
 
 
 DRIVER: Final = HipDriver()

@@ -124,8 +124,8 @@ class Driver(ABC):
 
     @abstractmethod
     def launch_calls(self) -> tuple[int, ...]:
-        """The addresses of what ``native/gpu.c`` calls: the launch, and what gets, sets, pushes and pops
-        the context that is current."""
+        """The addresses of what ``native/gpu.c`` calls: the launch, what gets, sets, pushes and pops the
+        context that is current, and what asks whether a stream is done."""
 
     # Processes.
 

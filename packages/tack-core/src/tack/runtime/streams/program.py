@@ -131,7 +131,8 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any], label: st
     gpu = (
         *queue.driver.launch_calls(),
         *(int(program.function), queue.address, context.address),
-        *map(ctypes.addressof, (context.stopped, queue.launches, program.last)),
+        *map(ctypes.addressof, (context.stopped, queue.launches, program.last, queue.waited)),
+        queue.room,
         *(*program.block, *program.items, *program.most_blocks),
         *(program.most, program.flat, context.is_usual),
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Queue", "stream_handle"]
 
+_ROOM: Final = 256  # CUDA takes about a thousand
 _NO_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING, hipEventDisableTiming
 
 
@@ -35,12 +36,14 @@ class Queue:
         label: how messages write the device.
         is_closed: whether the stream is gone: of objects that go together, a queue may be the first.
         launches: how many there were; the native dispatcher counts too.
+        waited: the number of the last one that is known to be done; counted there too.
+        room: how many the driver takes without making the caller wait.
         programs: the code loaded for it, of which each knows the number of its last launch.
     """
 
     __slots__ = (
-        *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "_waited", "address", "context"),
-        *("driver", "is_closed", "label", "launches", "programs", "stream"),
+        *("__weakref__", "_borrowed", "_lock", "_retired", "_staging", "address", "context", "driver"),
+        *("is_closed", "label", "launches", "programs", "room", "stream", "waited"),
     )
 
     def __init__(self, context: Context, label: str, stream: Any = None) -> None:
@@ -49,14 +52,14 @@ class Queue:
         self.driver = context.driver
         self.label = label
         self.is_closed = False
-        self.launches = ctypes.c_int64()
+        self.launches, self.waited = ctypes.c_int64(), ctypes.c_int64()
+        self.room = _ROOM if stream is None else 0  # others may have filled theirs
         self.programs: WeakSet[StreamProgram] = WeakSet()
         self._borrowed = stream  # kept alive
         self._lock = threading.Lock()
         # A deque, since a finalizer may add to it in the middle of anything.
         self._retired: deque[tuple[Event, Callable[[], None]]] = deque()
         self._staging: Staging | None = None
-        self._waited = 0
         with context.entered():
             if stream is None:
                 # One that keeps order with the default stream would cost each launch half a microsecond.
@@ -96,7 +99,7 @@ class Queue:
                 self.driver.check(self.driver.StreamSynchronize(self.stream))
             except DriverError as error:
                 raise self.failed(error) from error
-            self._waited = max(self._waited, last)
+            self._note_done(last)
             if self._retired:
                 self.collect()
 
@@ -112,10 +115,13 @@ class Queue:
                 except DriverError as error:
                     raise self.failed(error) from error
             if done:
-                self._waited = max(self._waited, last)
+                self._note_done(last)
             return done
 
         return is_reached
+
+    def _note_done(self, last: int) -> None:
+        self.waited.value = max(self.waited.value, last)
 
     def record(self, timed: bool = False) -> Event:
         """An event that happens when all that is queued by now has been done."""
@@ -171,7 +177,7 @@ class Queue:
 
     def failed(self, error: DriverError) -> RuntimeError:
         """The error of queued work as users get it, with the kernels that may have caused it."""
-        names = launched_since(self.programs, self._waited)
+        names = launched_since(self.programs, self.waited.value)
         finder = f"{self.driver.blocking} in the environment, or debug mode,"
         message = failure_message(names, self.label, error, finder)
         if error.code in self.driver.sticky:
