@@ -50,6 +50,8 @@ array_describe(PyObject *object, PyObject *args)
             PyMem_Free(dims);
         return NULL;
     }
+    static uint64_t described = 0;
+    self->serial = ++described;
     self->foreign = foreign == Py_None ? NULL : Py_NewRef(foreign);
     self->shared = self->foreign ? PyByteArray_AsString(foreign) : "";
     self->address = address;

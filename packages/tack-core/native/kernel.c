@@ -139,7 +139,12 @@ dispatch(KernelObject *self, PyObject *const *args, int count, PyObject **result
     Store *store = table->store;
     start_call(table, &call);
     store->references++; /* other threads may clear the table while this call is under way */
-    Status status = find_plan(store, args, count, &call, &packed, &plan);
+    Status status = DONE;
+    if (!(plan = recall(store, args, count, &packed))) {
+        status = find_plan(store, args, count, &call, &packed, &plan);
+        if (status == DONE)
+            remember(store, args, count, plan, &packed);
+    }
     if (status == DONE) {
         store->hits++;
         PyObject *pool = Py_XNewRef(table->pool); /* the table may go meanwhile */

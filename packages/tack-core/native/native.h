@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -36,11 +37,12 @@ enum { INLINE_DIMS = 4 };
 /* The base of tack.Array: what dispatch reads of an array, as C has it. It never changes once set. */
 typedef struct {
     PyObject_HEAD
+    uint64_t serial;    /* its own, from 1 on; 0 until described */
+    const char *shared; /* a byte: not 0 once others may use the memory */
     uint64_t address;
     uint64_t nbytes;
     int64_t size;
-    PyObject *foreign; /* a bytearray: not 0 once others may use the memory; or NULL */
-    const char *shared; /* its byte */
+    PyObject *foreign; /* the bytearray that the byte is in, or NULL */
     int64_t *dims; /* `inline_dims`, or memory of its own */
     int64_t inline_dims[INLINE_DIMS];
     int32_t dtype; /* NO_DTYPE until described */
@@ -183,6 +185,23 @@ typedef struct {
     Entry **entries;
 } Form;
 
+/* The argument slots of compiled code, as docs/design/ir.md lays them out. */
+typedef struct {
+    int64_t total;
+    int count, nranges;
+    uint64_t slots[MAX_SLOTS];
+} Packed;
+
+enum { MEMOS = 2, MAX_REMEMBERED = 16 };
+
+/* A call whose arguments were all arrays, and what it came to: see memo.c. */
+typedef struct {
+    Plan *plan; /* NULL: there is none */
+    int count;
+    uint64_t serials[MAX_REMEMBERED];
+    Packed packed;
+} Memo;
+
 /* All that a table knows. A call holds on to it, since the table may forget it meanwhile. */
 typedef struct {
     int references;
@@ -191,6 +210,8 @@ typedef struct {
     Layout **layouts;
     Form **forms;
     Plan *replaced; /* a launch without the GIL may still use them */
+    int oldest_memo;
+    Memo memos[MEMOS];
 } Store;
 
 struct KernelObject;
@@ -219,18 +240,17 @@ Form *find_form(Store *store, const Call *call);
 bool add_extents(const Form *form, Call *call);
 Entry *find_entry(const Form *form, const uint64_t *words, int count);
 
+/* --- memo.c: the last calls ---------------------------------------------------------------------- */
+
+Plan *recall(const Store *store, PyObject *const *args, int count, Packed *packed);
+void remember(Store *store, PyObject *const *args, int count, Plan *plan, const Packed *packed);
+void forget(Store *store);
+
 /* --- teach.c: what C learns from lessons ------------------------------------------------------- */
 
 int teach(TableObject *table, PyObject *const *args, int count, PyObject *lesson);
 
 /* --- launch.c ---------------------------------------------------------------------------------- */
-
-/* The argument slots of compiled code, as docs/design/ir.md lays them out. */
-typedef struct {
-    int64_t total;
-    int count, nranges;
-    uint64_t slots[MAX_SLOTS];
-} Packed;
 
 bool disjoint(const Form *form, const Call *call);
 Status check_and_pack(const Form *form, const Plan *plan, const Call *call, Packed *packed);

@@ -201,6 +201,7 @@ learn_call(TableObject *table, PyObject *const *args, int count, PyObject *lesso
         store->replaced = before;
     }
     entry->plans[is_disjoint] = plan;
+    forget(store);
     return 1;
 }
 

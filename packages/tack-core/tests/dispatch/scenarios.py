@@ -81,6 +81,17 @@ def dtype() -> None:
     equal(out, [3, 4])
 
 
+def the_last_arrays() -> None:
+    a, b, out = tack.ones(2), tack.full(2, 3.0), tack.zeros(2)
+    warm(copy, a, out)
+    for source in (a, b, out, b, a):
+        copy(source, out)
+        copy(b, out)
+        equal(out, [3, 3])
+        copy(a, out)
+        equal(out, [1, 1])
+
+
 def dtype_of_tack_arrays() -> None:
     out = tack.zeros(2)
     warm(copy, tack.ones(2), out)

@@ -78,6 +78,7 @@ MUTANTS = [
         "return !__builtin_mul_overflow(a, b, out);",
         "*out = a * b; return true;",
     ),
+    ("the_last_arrays", "memo.c", "array->serial != memo->serials[k]", "false"),
     ("default_device", "kernel.c", "self->tables[k]->backend == backend", "true"),
     ("debug_mode_of_the_environment", "kernel.c", "!value || value == state.debug_off", "true"),
     ("debug_mode", "kernel.c", "return state.debug;", "return false;"),

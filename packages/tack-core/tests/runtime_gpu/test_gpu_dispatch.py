@@ -24,6 +24,12 @@ def line(o: Any, a: Any) -> None:
 
 
 @tack.kernel
+def store(x: Any, o: Any) -> None:
+    for i in range(o.shape[0]):
+        o[i] = x[i]
+
+
+@tack.kernel
 def plane(o: Any, a: Any) -> None:
     for i, j in tack.ndindex(o.shape[0], o.shape[1]):
         o[i, j] = o[i, j] + (i * 1000 + j) * a
@@ -118,6 +124,19 @@ def test_calls_that_are_left_to_python() -> None:
         line(read_only, 1)
     o.__dlpack__()
     assert not resolved(line, o, 1)
+
+
+def test_the_last_call_again_once_others_have_the_memory() -> None:
+    x, y = tack.ones(10), tack.zeros(10)
+    for _ in range(5):
+        store(x, y)
+    before = hits(store)
+    store(x, y)
+    assert hits(store) == before + 1
+    y.__dlpack__()
+    store(x, y)
+    assert hits(store) == before + 1
+    assert y.numpy().tolist() == [1] * 10
 
 
 def test_a_launch_has_a_limit_where_the_code_cannot_stride(api: Api) -> None:
