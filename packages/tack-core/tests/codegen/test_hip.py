@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -111,6 +113,14 @@ def test_errors_of_the_compiler() -> None:
     text = str(caught.value)
     assert "error: use of undeclared identifier 'nothing'" in text
     assert "unused" not in text
+
+
+def test_the_version_is_that_of_the_library() -> None:
+    """hipRTC says 9.0 of itself, whichever it is."""
+    amd.require(amd.hiprtc_missing())
+    library = os.path.realpath(f"{amd.root()}/lib/libhiprtc.so")
+    if found := re.search(r"\.so\.(\d+)\.(\d+)\.", library):
+        assert amd.hiprtc_version() == (int(found[1]), int(found[2]))
 
 
 def test_an_architecture_that_would_end_the_process() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import glob
 import multiprocessing
@@ -15,12 +16,15 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["clang", "clang_missing", "hiprtc", "hiprtc_missing", "require"]
+__all__ = [
+    *("WARNINGS", "clang", "clang_missing", "command", "hiprtc", "hiprtc_missing", "hiprtc_version"),
+    *("require", "root", "start", "unit"),
+]
 
 _HEADER = Path(__file__).with_name("hip_device.h")
 # Parameters are the slots of a launch, and helpers what a unit may need, so some of either are not used.
 _UNUSED = ("-Wno-unused", "-Wno-unused-parameter", "-Wno-unused-but-set-parameter")
-_WARNINGS = ("-Wall", "-Wextra", "-Werror", *_UNUSED)
+WARNINGS = ("-Wall", "-Wextra", *_UNUSED)
 _FLAGS = ("-x", "hip", "--offload-device-only", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3")
 
 
@@ -44,21 +48,20 @@ def clang_missing() -> str | None:
     return None if _clang() else "there is no clang-19"
 
 
+def command(arch: str, options: Sequence[str]) -> list[str]:
+    """clang's command for the assembly of a `unit`, which it reads and writes."""
+    return [str(_clang()), *_FLAGS, f"--offload-arch={arch}", *options, "-S", "-o", "-", "-"]
+
+
+def unit(text: str) -> str:
+    """HIP C with what it uses of AMD's headers in front."""
+    return f'{_HEADER.read_text()}\n#line 1 "kernel.hip"\n{text}'
+
+
 def clang(text: str, arch: str, options: Sequence[str] = (), *, strict: bool = True) -> str:
-    """The assembly of a unit. An ``AssertionError`` if it does not compile, or, if ``strict``, warns."""
-    unit = f'{_HEADER.read_text()}\n#line 1 "kernel.hip"\n{text}'
-    command = [
-        str(_clang()),
-        *_FLAGS,
-        *(_WARNINGS if strict else ("-w",)),
-        f"--offload-arch={arch}",
-        *options,
-        "-S",
-        "-o",
-        "-",
-        "-",
-    ]
-    done = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
+    """The assembly of HIP C. An ``AssertionError`` if it does not compile, or, if ``strict``, warns."""
+    given = command(arch, ((*WARNINGS, "-Werror") if strict else ("-w",)) + tuple(options))
+    done = subprocess.run(given, input=unit(text), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stderr}\n{text}"
     return done.stdout
 
@@ -90,19 +93,27 @@ def hiprtc_missing() -> str | None:
     return None if hip else "there is no hip-python"
 
 
-def _start(root: str) -> None:
-    os.environ["ROCM_PATH"] = root  # where hip-python looks first
+@functools.cache
+def root() -> str:
+    """A folder with ROCm's libraries, for hip-python, which looks where ``ROCM_PATH`` says."""
+    folder = tempfile.mkdtemp(prefix="tack-rocm-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.mkdir(f"{folder}/lib")
+    for name, path in _libraries().items():
+        os.symlink(path, f"{folder}/lib/{name}")
+    return folder
+
+
+def start(folder: str) -> None:
+    """Makes this process one of hipRTC, with the `root` of another or its own."""
+    os.environ["ROCM_PATH"] = folder
 
 
 @functools.cache
 def _worker() -> ProcessPoolExecutor:
     """A process of its own, which a hipRTC that ends it does not end the tests with."""
-    folder = tempfile.mkdtemp(prefix="tack-rocm-")
-    os.mkdir(f"{folder}/lib")
-    for name, path in _libraries().items():
-        os.symlink(path, f"{folder}/lib/{name}")
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=context, initializer=_start, initargs=(folder,))
+    return ProcessPoolExecutor(1, mp_context=context, initializer=start, initargs=(root(),))
 
 
 def _compile(text: str, arch: str, options: Sequence[str]) -> bytes:

@@ -57,16 +57,22 @@ def _check(result: tuple[Any, ...], what: str) -> Any:
 
 @functools.cache
 def version() -> tuple[int, int]:
-    """Which hipRTC there is.
+    """Which hipRTC there is: the version of the runtime that it came with, since its own is 9.0 in all.
 
     Raises:
         RuntimeError: there is none.
     """
+    library = _load()
+    from hip import hip
+
     try:
-        major, minor = _check(_load().hiprtcVersion(), "hiprtcVersion")
+        _check(library.hiprtcVersion(), "hiprtcVersion")  # which loads it
     except RuntimeError as error:
         raise RuntimeError("hipRTC, which compiles the kernels, does not load (libhiprtc.so)") from error
-    return int(major), int(minor)
+    status, number = hip.hipRuntimeGetVersion()
+    if status:
+        raise RuntimeError(f"hipRuntimeGetVersion: {status.name}")
+    return int(number) // 10_000_000, int(number) // 100_000 % 100
 
 
 @functools.cache
