@@ -32,7 +32,7 @@ from tack.ir.nodes import (
     Unary,
 )
 
-__all__ = ["VALUES", "dtype_of", "exact_value", "text", "value"]
+__all__ = ["VALUES", "dtype_of", "exact_value", "text", "truth", "value"]
 
 
 def dtype_of(node: Expr) -> DType:
@@ -42,13 +42,22 @@ def dtype_of(node: Expr) -> DType:
 
 
 def value(fn: Emitter, node: Expr) -> Term:
-    """The value of ``node``. As a condition it is true if nonzero, which NaN is too."""
+    """The value of ``node``."""
     return VALUES[type(node)](fn, node)
 
 
 def exact_value(fn: Emitter, node: Expr) -> Term:
     """The value in the type of ``node`` itself, not its unsigned counterpart."""
     return exact(value(fn, node), dtype_of(node))
+
+
+def truth(fn: Emitter, node: Expr) -> Term:
+    """The value as a condition, which is true if it is nonzero, as NaN is too.
+
+    OpenCL C takes no float for that of a ``?:``, and elsewhere compilers warn of a conversion.
+    """
+    found = value(fn, node)
+    return binary("!=", EQUAL, found, Term("0")) if dtype_of(node).is_float else found
 
 
 def text(fn: Emitter, node: Expr) -> str:
@@ -97,10 +106,9 @@ def _lane_id(fn: Emitter, node: LaneId) -> Term:
 
 
 def _unary(fn: Emitter, node: Unary) -> Term:
-    operand = value(fn, node.operand)
     if node.op == "not":
-        return Term(f"!{within(operand, UNARY)}", UNARY)
-    return UNARY_OPERATORS[node.op](fn, dtype_of(node), operand)
+        return Term(f"!{within(truth(fn, node.operand), UNARY)}", UNARY)
+    return UNARY_OPERATORS[node.op](fn, dtype_of(node), value(fn, node.operand))
 
 
 def _binary(fn: Emitter, node: Binary) -> Term:
@@ -113,23 +121,17 @@ def _compare(fn: Emitter, node: Compare) -> Term:
 
 def _logical(fn: Emitter, node: Logical) -> Term:
     symbol, level = ("&&", AND) if node.op == "and" else ("||", OR)
-    return binary(symbol, level, value(fn, node.left), value(fn, node.right))
-
-
-def _truth(fn: Emitter, node: Expr) -> Term:
-    """The condition of a ``?:``, which OpenCL C does not take from a float."""
-    found = value(fn, node)
-    return binary("!=", EQUAL, found, Term("0")) if dtype_of(node).is_float else found
+    return binary(symbol, level, truth(fn, node.left), truth(fn, node.right))
 
 
 def _select(fn: Emitter, node: Select) -> Term:
-    cond, then, orelse = _truth(fn, node.cond), exact_value(fn, node.then), exact_value(fn, node.orelse)
+    cond, then, orelse = truth(fn, node.cond), exact_value(fn, node.then), exact_value(fn, node.orelse)
     return Term(f"{within(cond, OR)} ? {within(then, COND)} : {within(orelse, COND)}", COND)
 
 
 def _call(fn: Emitter, node: Call) -> Term:
     if node.function == "where":
-        args = [_truth(fn, node.args[0]), *(value(fn, a) for a in node.args[1:])]
+        args = [truth(fn, node.args[0]), *(value(fn, a) for a in node.args[1:])]
     else:
         args = [exact_value(fn, a) for a in node.args]
     return CALLS[node.function](fn, dtype_of(node.args[-1]), args)

@@ -9,7 +9,7 @@ from typing import Any
 from tack.codegen.c.atomics import atomic
 from tack.codegen.c.checks import check_race
 from tack.codegen.c.emitter import Emitter
-from tack.codegen.c.expressions import exact_value, text, value
+from tack.codegen.c.expressions import exact_value, text, truth, value
 from tack.codegen.c.printing import emit_print
 from tack.codegen.c.terms import UNARY, Term, within
 from tack.codegen.c.workgroups import barrier, block_reduce
@@ -151,7 +151,7 @@ def _kept(fn: Emitter, node: Expr, name: str) -> str:
 
 
 def _while(fn: Emitter, node: While) -> None:
-    with fn.loop(f"while ({value(fn, node.cond).text})"):
+    with fn.loop(f"while ({truth(fn, node.cond).text})"):
         statements(fn, node.body)
 
 
@@ -159,7 +159,7 @@ def _while(fn: Emitter, node: While) -> None:
 
 
 def _if(fn: Emitter, node: If) -> None:
-    with fn.braces(f"if ({value(fn, node.cond).text})"):
+    with fn.braces(f"if ({truth(fn, node.cond).text})"):
         statements(fn, node.then)
     if node.orelse:
         with fn.orelse():
