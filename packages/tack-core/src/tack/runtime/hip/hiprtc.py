@@ -65,11 +65,12 @@ def version() -> tuple[int, int]:
     library = _load()
     from hip import hip
 
+    runtime: Any = hip
     try:
         _check(library.hiprtcVersion(), "hiprtcVersion")  # which loads it
     except RuntimeError as error:
         raise RuntimeError("hipRTC, which compiles the kernels, does not load (libhiprtc.so)") from error
-    status, number = hip.hipRuntimeGetVersion()
+    status, number = runtime.hipRuntimeGetVersion()
     if status:
         raise RuntimeError(f"hipRuntimeGetVersion: {status.name}")
     return int(number) // 10_000_000, int(number) // 100_000 % 100
