@@ -94,6 +94,7 @@ def emulated(is_emulated: bool, target: str) -> Iterator[Driver]:
     driver.pace()
     driver.heal()
     driver.limit(16 << 30)
+    driver.pools(True)
 
 
 @pytest.fixture

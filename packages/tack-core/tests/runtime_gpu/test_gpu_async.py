@@ -205,7 +205,7 @@ def test_out_of_memory_leaves_the_device_usable(api: Api) -> None:
     assert (x.numpy() == 3).all()
 
 
-def test_memory_that_the_pool_keeps_is_given_back_before_an_error(emulated: Driver) -> None:
+def test_memory_that_the_pool_keeps_is_given_back_before_an_error(emulated: Driver, api: Api) -> None:
     x = tack.zeros(1 << 20, tack.u8)
     tack.sync()
     emulated.limit(emulated.live("bytes") + emulated.live("cached") + (64 << 20))
@@ -213,6 +213,9 @@ def test_memory_that_the_pool_keeps_is_given_back_before_an_error(emulated: Driv
     kept.clear()  # the pool keeps them
     assert tack.ones(50 << 20, tack.u8)[-1] == 1
     with pytest.raises(MemoryError, match=r"cannot allocate 100\.00 MiB"):
+        tack.empty(100 << 20, tack.u8)
+    emulated.fail(api.function("MemPoolTrimTo"), 1)
+    with pytest.raises(RuntimeError, match=api.errors[1]):
         tack.empty(100 << 20, tack.u8)
     assert x[5] == 0
 

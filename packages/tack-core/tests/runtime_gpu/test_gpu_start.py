@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ def in_a_process(api: str, code: str) -> str:
     """What a program prints that has the emulated driver installed as ``emulated``."""
     start = f"import sys; sys.path.insert(0, {str(TESTS)!r})\nfrom emulated.driver import install\n"
     program = start + f"api = {api!r}\nemulated = install(api)\n" + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.py"  # a file, in which kernels find their source
+        path.write_text(program)
+        done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout
@@ -59,6 +63,28 @@ def test_a_driver_that_does_not_start(emulated: Driver, api: Api) -> None:
     _, _, driver, function = PARTS[api.name]
     text = in_a_process(api.name, f"emulated.fail({function!r}, 3)" + FAILS)
     assert f"{driver} does not start: " in text
+
+
+def test_a_driver_that_does_not_tell_addresses(emulated: Driver, api: Api) -> None:
+    """Launches go by way of Python then."""
+    function = {"cuda": "cuGetProcAddress_v2", "hip": "hipGetProcAddress"}[api.name]
+    code = f"""
+    import logging
+    import tack
+    logging.getLogger("tack").setLevel("ERROR")  # a compile may take long
+    tack.set_default_device(api)
+    @tack.kernel
+    def double(x):
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2
+    x = tack.ones(10, tack.i32)
+    before = emulated.calls({function!r})
+    emulated.fail({function!r}, 1)
+    for _ in range(5):
+        double(x)
+    print(x.sum(), emulated.calls({function!r}) > before)
+    """
+    assert in_a_process(api.name, code) == "320 True\n"
 
 
 def test_no_device(emulated: Driver, api: Api) -> None:

@@ -247,6 +247,10 @@ API cuGetExportTable(const void **out, const void *) {
 // --- finding functions ---------------------------------------------------------------------------
 
 API cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t, int *status) {
+    if (status)
+        *status = 1;
+    if (int error = injected(__func__))
+        return error;
     static void *self = nullptr;
     if (!self) {
         Dl_info about;
@@ -262,7 +266,7 @@ API cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t, int
     auto form = forms.find(name);
     bool fits = form == forms.end() || (form->second.first <= version && version <= form->second.second);
     *out = fits ? dlsym(self, std::string(name) == "cuGetProcAddress" ? "cuGetProcAddress_v2" : name) : nullptr;
-    if (status)
-        *status = *out ? 0 : 1;
+    if (status && *out)
+        *status = 0;
     return *out ? SUCCESS : NOT_FOUND;
 }

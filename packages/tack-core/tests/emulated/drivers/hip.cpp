@@ -168,6 +168,10 @@ API hipPointerGetAttributes(Pointer *out, Address address) {
 }
 
 API hipGetProcAddress(const char *name, void **out, int, uint64_t, int *status) {
+    if (status)
+        *status = 1;
+    if (int error = injected(__func__))
+        return error;
     static void *self = nullptr;
     if (!self) {
         Dl_info about;
@@ -175,7 +179,7 @@ API hipGetProcAddress(const char *name, void **out, int, uint64_t, int *status) 
         self = dlopen(about.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     }
     *out = dlsym(self, name);
-    if (status)
-        *status = *out ? 0 : 1;
+    if (status && *out)
+        *status = 0;
     return *out ? SUCCESS : NOT_FOUND;
 }

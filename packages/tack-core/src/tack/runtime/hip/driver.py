@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -17,6 +18,14 @@ __all__ = ["DRIVER", "Features", "HipContext", "context_for", "device_count", "f
 
 _NO_DEVICE: Final = (100, 101)  # the second is what hipInit says
 _ABI: Final = 600  # of the functions that `_address_of` finds
+# What waits for a device, and how many arguments it takes, each of the size of a pointer.
+_WAITING: Final = {
+    "EventSynchronize": 1,
+    "MemFree": 1,
+    "MemcpyDtoHAsync": 4,
+    "MemcpyHtoDAsync": 4,
+    "StreamSynchronize": 1,
+}
 
 
 class HipDriver(Driver):
@@ -51,6 +60,18 @@ class HipDriver(Driver):
         signed = number - (1 << 32) if number >> 31 else number
         result: tuple[Any, ...] = self.module.hipMemsetD32Async(address, signed, count, stream)
         return result
+
+    def release_gil(self) -> None:
+        """Calls what waits through ctypes: hip-python before version 10 would stop all threads meanwhile."""
+
+        def released(address: int, count: int) -> Callable[..., tuple[int]]:
+            function = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * count)(address)
+            return lambda *args: (function(*map(int, args)),)
+
+        with contextlib.suppress(RuntimeError):  # the runtime is older than what tells addresses
+            for name, count in _WAITING.items():
+                address = _address_of(self.renamed.get(name, self.prefix + name))
+                setattr(self, name, released(address, count))
 
     def filled(self, name: str, kind: str, argument: Any) -> tuple[Any, ...]:
         """What a function that fills a structure gave: its error, and the structure.
@@ -133,10 +154,13 @@ def start() -> int:
     DRIVER.check_process()
     if DRIVER.module is None:
         try:
-            from hip import hip
+            import hip
+            from hip import hip as module
         except ImportError as error:
             raise RuntimeError("the package hip-python is not installed or does not load") from error
-        DRIVER.module = hip
+        DRIVER.module = module
+        if int(hip.VERSION.split(".")[0]) < 10:
+            DRIVER.release_gil()
     try:
         DRIVER.check(DRIVER.Init(0))
         count = int(DRIVER.check(DRIVER.DeviceGetCount()))

@@ -128,8 +128,12 @@ def native_plan(kernel: Kernel, variant: Variant, args: Sequence[Any], label: st
         return None
     total, launch = launch_range(kernel, variant, args, label, program.most)
     context, queue = program.queue.context, program.queue
+    try:
+        calls = queue.driver.launch_calls()
+    except RuntimeError:
+        return None  # the driver is too old to tell
     gpu = (
-        *queue.driver.launch_calls(),
+        *calls,
         *(int(program.function), queue.address, context.address),
         *map(ctypes.addressof, (context.stopped, queue.launches, program.last, queue.waited)),
         queue.room,
