@@ -25,6 +25,8 @@ def device_of(target: str) -> str:
 def emulate(target: str) -> None:
     """Puts the emulation of a target in the place of its driver, in this process; nothing for real devices.
 
+    ``TACK_TEST_SOURCES`` names a folder for the sources of the kernels that are compiled (`offline`).
+
     Raises:
         RuntimeError: something that the emulation needs is not installed.
     """
@@ -42,6 +44,10 @@ def emulate(target: str) -> None:
         metal_driver.install()
     elif target in DEVICES:
         raise RuntimeError("there is no emulation in this version")
+    if os.environ.get("TACK_TEST_SOURCES"):
+        from offline.recording import record
+
+        record(os.environ["TACK_TEST_SOURCES"])
 
 
 def add_option(parser: Any) -> None:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from emulated.driver import Driver
 
@@ -16,10 +18,18 @@ from tack.runtime.gpu.program import MAX_BLOCKS
 from tack.runtime.hip import driver
 from tack.runtime.hip.program import HipProgram
 
+from . import test_gpu_async
 from .conftest import Api
 from .test_gpu_start import in_a_process
 
 TESTS = Path(__file__).parent.parent
+
+
+@tack.kernel
+def add(x: Any, y: Any) -> None:
+    for i in range(x.shape[0]):
+        x[i] = x[i] + y[i]
+
 
 ACCELERATOR = """
     import numpy as np
@@ -79,6 +89,51 @@ def test_streams_of_other_devices_are_refused(emulated: Driver, api: Api) -> Non
                 tack.device("hip", stream=stream)
         finally:
             api.driver.check(api.driver.StreamDestroy(stream))
+
+
+def test_what_is_not_hips(api: Api) -> None:
+    x = tack.zeros(3)
+    with pytest.raises(RuntimeError, match="HIP"):
+        x.share()
+    with pytest.raises(RuntimeError, match="HIP"):
+        tack.empty(3, shareable=True)
+    assert not hasattr(x, "__cuda_array_interface__")
+    with pytest.raises(ValueError, match=r"num_threads.*stream"):
+        tack.device("hip", num_threads=2)
+
+
+def test_memory_is_a_devices_whatever_the_stream(emulated: Driver, api: Api) -> None:
+    """Backends of one device run kernels on each other's arrays, and those of two do not."""
+    first, second = tack.device("hip"), tack.device("hip:1")
+    with first._backend.queue.entered():  # type: ignore[attr-defined]
+        stream = api.driver.check(api.driver.StreamCreate(0))
+    other = tack.device("hip", stream=stream)
+    domains = [device._backend.memory_domain for device in (first, other, second)]
+    assert domains == [("hip", 0), ("hip", 0), ("hip", 1)]
+    x, y = tack.arange(4, dtype=tack.f32, device=first), tack.ones(4, device=other)
+    add(x, y)
+    assert x.numpy().tolist() == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="'x' on HIP, 'y' on HIP 1"):
+        add(x, tack.ones(4, device=second))
+
+
+def test_threads_run_on_with_an_old_hip_python(
+    emulated: Driver, busy: Any, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before version 10 it holds the GIL in every call, so that what waits is called by its address."""
+    for name in driver._WAITING:
+        monkeypatch.setitem(driver.DRIVER.__dict__, name, None)  # to have it back afterwards
+    driver.DRIVER.release_gil()
+    assert None not in [driver.DRIVER.__dict__[name] for name in driver._WAITING]
+    tack.device("hip").synchronize()
+    test_gpu_async.test_other_threads_run_while_one_waits(busy, later)
+    x = tack.arange(3_000_000, dtype=tack.i32)
+    assert x.numpy()[::999_999].tolist() == [0, 999_999, 1_999_998, 2_999_997]
+    assert tack.asarray(np.arange(5, dtype=np.float32), device="hip").sum() == 10
+    emulated.fail("hipMemcpyDtoHAsync", 1)
+    with pytest.raises(RuntimeError, match="hipErrorInvalidValue"):
+        x.numpy()
+    assert x[5] == 5
 
 
 @pytest.mark.parametrize(("block", "flat"), [((128, 1, 1), True), ((256, 1, 1), True), ((128, 2, 1), False)])

@@ -1,0 +1,37 @@
+"""The command line: ``python -m offline FOLDER [--compiler NAME] [--sample N]``.
+
+Ends with status 1 if a source does not compile, or gives a warning that may be our mistake.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from offline.compilers import COMPILERS
+from offline.sweep import sweep
+
+
+def main() -> int:
+    names = sorted({compiler.name for compiler in COMPILERS})
+    parser = argparse.ArgumentParser(prog="python -m offline")
+    parser.add_argument("folder", type=Path, help="what TACK_TEST_SOURCES named")
+    parser.add_argument("--compiler", action="append", choices=names, help="one of them; else all")
+    parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every N-th source")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    options = parser.parse_args()
+    is_clean = True
+    for outcome in sweep(options.folder, options.compiler or names, options.sample, options.workers):
+        print(outcome, flush=True)
+        for name, messages in outcome.failures.items():
+            print(f"  {name} does not compile:\n{messages[:2000]}")
+        for kind, message in outcome.messages.items():
+            print(f"  {kind}: {message}")
+        is_clean &= not (outcome.failures or outcome.alarming)
+    return 0 if is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The sweep itself: that units put together stay apart, and that what compilers say is found."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import on_target
+import pytest
+
+from offline.batches import Unit, batches, definitions, joined, read
+from offline.sweep import sweep
+from tack.codegen.c import CUDA, HIP, MSL, OPENCL, generate
+from tack.ir.parser import parse
+
+KERNEL = parse("""kernel k(x: i32[]) -> i32 {
+  local i: i64
+  parallel i in (0:i64, dim(x, 0), 1:i64) {
+    x[%i] = floordiv(x[%i], x[0:i64])
+    print "one", x[%i]
+  }
+  return x[0:i64]
+}""")
+
+
+@pytest.mark.parametrize("dialect", [CUDA, HIP, OPENCL, MSL], ids=lambda dialect: dialect.name)
+def test_all_that_a_unit_defines_is_found(dialect: object) -> None:
+    source = generate(KERNEL, dialect)
+    assert source.result is not None
+    assert {source.entry, source.result, "tack_iteration", "tack_floordiv_i32"} <= definitions(source.text)
+    assert not {"i32", "i64", "x", "i_start", "tack_number"} & definitions(source.text)
+
+
+def test_units_stay_apart(tmp_path: Path) -> None:
+    text = """typedef int i32;
+static i32 table[2] = {{{0}, 5}};
+static i32 f(i32 a) {{
+    return a + table[0];
+}}
+i32 k(i32 a) {{
+    return f(a);
+}}
+"""
+    units = [Unit(f"u{n}", text.format(n), ()) for n in (10, 20)]
+    library = tmp_path / "units.so"
+    command = ["gcc", "-std=c99", "-Wall", "-Werror", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
+    subprocess.run(command, input=joined(units), text=True, check=True)
+    loaded = ctypes.CDLL(str(library))
+    assert (loaded.k_0(1), loaded.k_1(1)) == (11, 21)
+
+
+def test_batches_have_one_set_of_options_and_a_size() -> None:
+    units = [Unit(str(n), "x" * 10, ("-fast",) if n % 3 else ()) for n in range(20)]
+    found = list(batches(units, 35))
+    assert sorted(unit.name for batch in found for unit in batch) == sorted(unit.name for unit in units)
+    assert all(len({unit.options for unit in batch}) == 1 and len(batch) <= 3 for batch in found)
+    assert list(batches(units, 5)) == [[unit] for unit in sorted(units, key=lambda unit: unit.options)]
+
+
+def test_failures_and_warnings_are_found(tmp_path: Path) -> None:
+    if shutil.which("clang-19") is None:
+        pytest.skip("it needs clang-19")
+    texts = {
+        "good": "__kernel void k(__global int *x) { x[0] = 1; }",
+        "refused": "__kernel void k(__global int *x) { x[0] = nothing; }",
+        "warned": "__kernel void k(__global int *x) { int a; x[0] = a; }",
+        "converts": "__kernel void k(__global int *x, float a) {\n    x[0] = a;\n}",
+    }
+    folder = tmp_path / "OpenCL-C"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"{name}.txt").write_text(f"// options: -cl-denorms-are-zero\n{text}\n")
+    assert [unit.options for unit in read(folder)] == [("-cl-denorms-are-zero",)] * 4
+    [outcome, empty] = sweep(tmp_path, ["clang-opencl"], sample=1, workers=1)
+    assert (outcome.count, empty.count) == (4, 0)
+    assert list(outcome.failures) == ["refused"]
+    assert "use of undeclared identifier 'nothing'" in outcome.failures["refused"]
+    assert outcome.warnings == {"-Wuninitialized": {"warned"}, "-Wfloat-conversion": {"converts"}}
+    assert outcome.alarming == {"-Wuninitialized", "-Wfloat-conversion"}
+    assert not empty.alarming
+
+
+def test_programs_leave_their_sources(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "examples" / "saxpy.py"
+    command = on_target.command("cuda-emu", program, "-n", 1003, "--check")
+    env = {**os.environ, "TACK_TEST_SOURCES": str(tmp_path)}
+    subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL, timeout=120)
+    assert {path.name for path in tmp_path.iterdir()} == {"CUDA-C", "HIP-C", "OpenCL-C"}
+    for folder in tmp_path.iterdir():
+        units = read(folder)
+        assert len({unit.text for unit in units}) == len(units) > 0
+        assert any("saxpy_kernel" in definitions(unit.text) for unit in units)
