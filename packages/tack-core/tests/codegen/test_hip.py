@@ -24,7 +24,8 @@ from codegen.test_cuda import (
     operations,
 )
 from codegen.test_operations import table
-from tack.codegen.c import HIP, Source, generate
+from tack.codegen.c import CUDA, HIP, Source, generate
+from tack.codegen.c.module import _CROWD
 from tack.dtypes import ALL_DTYPES, DType, f32, i32
 from tack.ir import nodes as ir
 from tack.ir.parser import parse
@@ -151,17 +152,28 @@ def test_shuffles_stay_among_32_lanes() -> None:
     assert "if (lane < 32)" in text
 
 
-def test_limits() -> None:
-    def body(kind: str, count: int) -> ir.Kernel:
-        return parse(f"""kernel k(x: i32[]) {{
-          local i: i64
-          parallel i in (0:i64, dim(x, 0), 1:i64) {{
-            {kind} t i32 ({count}:i64)
-            t[%i] = 1:i32
-            x[%i] = t[%i]
-          }}
-        }}""")
+def body(kind: str, count: int) -> ir.Kernel:
+    return parse(f"""kernel k(x: i32[]) {{
+      local i: i64
+      parallel i in (0:i64, dim(x, 0), 1:i64) {{
+        {kind} t i32 ({count}:i64)
+        t[%i] = 1:i32
+        x[%i] = t[%i]
+      }}
+    }}""")
 
+
+def test_how_many_blocks_a_processor_should_hold(compiles: Check) -> None:
+    """HIP counts their wavefronts on each of four units, CUDA the blocks; for 256 threads that is the same."""
+    source = generate(body("shared", 5 << 10), HIP)
+    assert f"__launch_bounds__(256, {_CROWD})" in source.text
+    assert f"__launch_bounds__(256, {_CROWD})" in generate(body("shared", 5 << 10), CUDA).text
+    compiles(source)
+    assert HIP.bounds((128, 1, 1), 4) == "__launch_bounds__(128, 2)"
+    assert HIP.bounds((128, 1, 1), 2) == HIP.bounds((128, 1, 1)) == "__launch_bounds__(128)"
+
+
+def test_limits() -> None:
     generate(body("shared", 16 << 10), HIP)
     with pytest.raises(ValueError, match="shared arrays take 65540 bytes; HIP C has at most 65536"):
         generate(body("shared", (16 << 10) + 1), HIP)

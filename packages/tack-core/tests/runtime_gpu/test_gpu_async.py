@@ -232,7 +232,7 @@ def test_launches_on_foreign_memory_are_done_when_they_return(
     for array in (x, y):
         affine(array, array, 1, 0)
         affine(array, array, 1, 0)
-    emulated.pace(delay=5000)
+    emulated.pace(delay=20_000)
     affine(x, x, 1, 1)
     assert not is_idle(backend)
     affine(y, y, 1, 1)
@@ -254,7 +254,7 @@ def test_so_are_launches_on_memory_that_was_exported(
     view = x[10:20]
     for _ in range(3):
         affine(view, view, 1, 1)
-    emulated.pace(delay=5000)
+    emulated.pace(delay=20_000)
     affine(view, view, 1, 1)
     assert not is_idle(backend)
     exported = x.__dlpack__() if how == "dlpack" else x.__cuda_array_interface__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
 
 from tack.codegen.c.cuda import Cuda
@@ -24,6 +25,10 @@ class Hip(Cuda):
     # Denormals as zeros, approximate division and square roots; infinities and NaN stay what they are.
     fast_options = ("-fgpu-flush-denormals-to-zero", "-fno-hip-fp32-correctly-rounded-divide-sqrt")
     reserved = Cuda.reserved | frozenset(_KEYWORDS.split())
+
+    def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
+        # The second number is of wavefronts on one of the four SIMD units that hold a block between them.
+        return super().bounds(block, prod(block) * groups // (4 * 64))
 
     def opaque(self, text: str, dtype: DType) -> str:
         return text
