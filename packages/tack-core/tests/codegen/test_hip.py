@@ -164,10 +164,10 @@ def body(kind: str, count: int) -> ir.Kernel:
 
 
 def test_how_many_blocks_a_processor_should_hold(compiles: Check) -> None:
-    """HIP counts their wavefronts on each of four units, CUDA the blocks; for 256 threads that is the same."""
-    source = generate(body("shared", 5 << 10), HIP)
+    """HIP counts wavefronts on one of four units, CUDA blocks; for 256 threads that is the same."""
+    source = generate(body("shared", 11 << 10), HIP)
     assert f"__launch_bounds__(256, {_CROWD})" in source.text
-    assert f"__launch_bounds__(256, {_CROWD})" in generate(body("shared", 5 << 10), CUDA).text
+    assert f"__launch_bounds__(256, {_CROWD})" in generate(body("shared", 11 << 10), CUDA).text
     compiles(source)
     assert HIP.bounds((128, 1, 1), 4) == "__launch_bounds__(128, 2)"
     assert HIP.bounds((128, 1, 1), 2) == HIP.bounds((128, 1, 1)) == "__launch_bounds__(128)"

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from emulated import compiler
 
-__all__ = ["Function", "MslError", "check", "compile", "functions"]
+__all__ = ["CHECK", "Function", "MslError", "check", "checked_unit", "compile", "functions"]
 
 _ENTRY = re.compile(
     r"struct (?P<struct>\w+) \{\n(?P<members>[^}]*)\};\n\n"
@@ -85,7 +85,7 @@ def _plain(text: str) -> str:
     return _SAMPLER.sub(r"constant sampler \1 = {\2};", _ATTRIBUTE.sub(" ", plain))
 
 
-_CHECK = (
+CHECK = (
     *("clang-19", "-x", "clcpp", "-cl-std=CLC++2021", "-target", "spir64"),
     *("-cl-no-stdinc", "-Xclang", "-cl-ext=-all"),  # no function of OpenCL, no f64, no generic address space
     *("-D__METAL_VERSION__=320", "-fsyntax-only", "-"),
@@ -95,6 +95,11 @@ _UNUSED = ("-Wno-unused", "-Wno-unused-parameter", "-Wno-unused-but-set-paramete
 _STRICT = ("-Wall", "-Wextra", "-Werror", *_UNUSED)
 
 
+def checked_unit(text: str) -> str:
+    """A unit as `CHECK`, clang's command, reads it."""
+    return f'{_header()}\n#line 1 "kernel.metal"\n{_plain(_KERNEL.sub("__kernel void", text))}'
+
+
 def check(text: str, *, strict: bool = True) -> None:
     """Checks that a unit converts no address space to another, has no f64, and, if ``strict``, gives no
     warning.
@@ -102,8 +107,8 @@ def check(text: str, *, strict: bool = True) -> None:
     Raises:
         MslError: what the compiler says, or where a pointer does not say what it points to.
     """
-    unit = f'{_header()}\n#line 1 "kernel.metal"\n{_plain(_KERNEL.sub("__kernel void", text))}'
-    command = (*_CHECK, *(_STRICT if strict else ("-w",)))
+    unit = checked_unit(text)
+    command = (*CHECK, *(_STRICT if strict else ("-w",)))
     digest = hashlib.sha256("\0".join((unit, *command)).encode()).hexdigest()
     kept = compiler.store() / digest[:2] / f"{digest}.checked"
     if kept.exists():

@@ -162,9 +162,8 @@ def _clang_opencl(text: str, arch: str, options: Sequence[str]) -> Messages:
 
 
 def _clang_msl(text: str, arch: str, options: Sequence[str]) -> Messages:
-    """As C++, with the header that the emulation has."""
-    flags = ("-x", "c++", "-std=c++17", "-fsyntax-only")
-    return _run([_CLANG, *flags, *_WARNINGS, "-"], msl.plain(text))
+    """As C++ for OpenCL, whose address spaces are MSL's, with the header that the emulation has."""
+    return _run((*msl.CHECK, *_WARNINGS), msl.checked_unit(text))
 
 
 COMPILERS = (
@@ -181,5 +180,5 @@ COMPILERS = (
         Compiler("clang-opencl", language, ("spir64",), _missing(_CLANG), _version(_CLANG), _clang_opencl)
         for language in ("OpenCL-C", "OpenCL-C-without-f64")
     ),
-    Compiler("clang-msl", "MSL", ("C++",), _missing(_CLANG), _version(_CLANG), _clang_msl),
+    Compiler("clang-msl", "MSL", ("spir64",), _missing(_CLANG), _version(_CLANG), _clang_msl),
 )
