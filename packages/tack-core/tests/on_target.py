@@ -9,11 +9,16 @@ import contextlib
 import os
 import runpy
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 # Real devices and emulations that the specification names; a new one is added here and in `emulate`.
-TARGETS = ("cpu", "cuda", "hip", "level_zero", "metal", "cuda-emu", "hip-emu", "opencl-pocl", "msl-emu")
+# "toy" is the device type of tests/contract/toy.py.
+TARGETS = (
+    *("cpu", "cuda", "hip", "level_zero", "metal", "cuda-emu", "hip-emu", "opencl-pocl", "msl-emu"),
+    "toy",
+)
 DEVICES = {"cuda-emu": "cuda", "hip-emu": "hip", "opencl-pocl": "level_zero", "msl-emu": "metal"}
 
 
@@ -22,32 +27,68 @@ def device_of(target: str) -> str:
     return DEVICES.get(target, target)
 
 
-def emulate(target: str) -> None:
-    """Puts the emulation of a target in the place of its driver, in this process; nothing for real devices.
+class Steering(Protocol):
+    """What the tests of any device ask of its emulation."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """A block in which the device begins with no more work."""
+
+    def release(self) -> None:
+        """Lets it begin, inside the block."""
+
+    def fail_run(self) -> None:
+        """Makes the next kernel that runs fail."""
+
+    def fail_launch(self) -> None:
+        """Makes the driver refuse the next launch."""
+
+    def limit(self, nbytes: int) -> None:
+        """The memory of the device."""
+
+    def heal(self) -> None:
+        """Takes back planned failures, and what those left that happened."""
+
+    def reset(self) -> None:
+        """Takes back all that tests may have asked for."""
+
+    def violations(self) -> list[str]:
+        """The rules of the driver's API that have been broken since this was asked last."""
+
+
+def emulate(target: str) -> Steering | None:
+    """Puts the emulation of a target in the place of its driver, in this process; None for real devices.
 
     ``TACK_TEST_SOURCES`` names a folder for the sources of the kernels that are compiled (`offline`).
 
     Raises:
         RuntimeError: something that the emulation needs is not installed.
     """
-    if target in ("cuda-emu", "hip-emu"):
-        from emulated.driver import install
-
-        install(DEVICES[target])
-    elif target == "opencl-pocl":
-        from emulated.level_zero import install as install_level_zero
-
-        install_level_zero()
-    elif target == "msl-emu":
-        from emulated import metal_driver
-
-        metal_driver.install()
-    elif target in DEVICES:
-        raise RuntimeError("there is no emulation in this version")
+    steering = _install(target)
     if os.environ.get("TACK_TEST_SOURCES"):
         from offline.recording import record
 
         record(os.environ["TACK_TEST_SOURCES"])
+    return steering
+
+
+def _install(target: str) -> Steering | None:
+    if target in ("cuda-emu", "hip-emu"):
+        from emulated.driver import install
+
+        return install(DEVICES[target])
+    if target == "opencl-pocl":
+        from emulated.level_zero import install as install_level_zero
+
+        return install_level_zero()
+    if target == "msl-emu":
+        from emulated import metal_driver
+
+        return metal_driver.install()
+    if target == "toy":
+        from contract import toy
+
+        return toy.install()
+    return None
 
 
 def add_option(parser: Any) -> None:
@@ -68,8 +109,9 @@ def require(target: str) -> None:
         tack.device(device_of(target))
     except (RuntimeError, ValueError) as error:
         reason = f"target {target!r} does not start: {error}"
-        if target in os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split():
-            pytest.fail(f"TACK_REQUIRE_TARGETS names it, but {reason}")
+        required = os.environ.get("TACK_REQUIRE_TARGETS", "").replace(",", " ").split()
+        if target in ("cpu", "toy", *required):
+            pytest.fail(f"it is required, but {reason}")
         pytest.skip(reason)
 
 

@@ -15,7 +15,6 @@ import tack
 from tack.runtime.dispatch import default_backend
 
 from .helpers import Rejection, build, execute
-from .upload import pointer
 
 Rejects = Callable[..., Rejection]
 SYNTAX = tack.UnsupportedSyntaxError
@@ -555,7 +554,7 @@ def test_arrays_inside_are_stored_to_and_updated() -> None:
 def test_a_read_only_array_inside_is_refused() -> None:
     space = execute(ARRAYS)
     memory = tack.zeros(3, tack.vec2)
-    x = tack.array_from_ptr(pointer(memory), tack.vec2, 3, owner=memory)
+    x = tack.array_from_ptr(memory._backend.pointer(memory), tack.vec2, 3, owner=memory)
     p = space["Particles"](x, tack.zeros(3, tack.vec2), tack.zeros(1, tack.i32))
     with pytest.raises(ValueError, match=r"p?self\.x.*read-only|read-only.*x"):
         p.run(tack.zeros(3))

@@ -36,13 +36,6 @@ def keep_f64() -> Iterator[None]:
         _keeps_f64 = False
 
 
-def pointer(array: Array, offset: int = 0) -> Any:
-    """What `tack.array_from_ptr` takes for the memory of an array, from a byte on."""
-    if array.device.name == "metal":
-        return array.share().handle, offset
-    return array.address + offset
-
-
 def observed(dtype: Any) -> Any:
     """The dtype in which a test stores what it looks at."""
     lacking = as_dtype(dtype) is tack.f64 and not (_keeps_f64 or tack.default_device().supports_f64)
@@ -117,7 +110,7 @@ def _upload_group(values: list[Any], group: list[tuple[int, Any]]) -> list[Calla
         offset = shift + value.ctypes.data - low
         writable, dtype = value.flags.writeable, as_dtype(value.dtype)
         if backend.requires_alignment and value.ctypes.data % dtype.itemsize:  # which this refuses
-            tack.array_from_ptr(pointer(memory, offset), dtype, value.shape, owner=memory)
+            tack.array_from_ptr(backend.pointer(memory[offset:]), dtype, value.shape, owner=memory)
         values[k] = Array(backend, memory._buffer, dtype, value.shape, writable=writable, offset=offset)
     if not any(v.flags.writeable for _, v in group):
         return []

@@ -27,6 +27,9 @@ _LIVE = (
     *("physicals", "reserved"),
 )
 
+_INVALID_VALUE, _ILLEGAL_ADDRESS = 1, 700  # of both APIs
+_MEMORY = 16 << 30  # bytes of each device
+
 
 class Api(NamedTuple):
     """One of the two that are emulated.
@@ -131,6 +134,27 @@ class Driver:
         for context in self._tacks.contexts.values():
             context.failure = None
             context.stopped.value = 0
+
+    def fail_run(self) -> None:
+        """Makes the next kernel that runs fail."""
+        self.fail("run", _ILLEGAL_ADDRESS)
+
+    def fail_launch(self) -> None:
+        """Makes the driver refuse the next launch."""
+        name = "LaunchKernel"
+        self.fail(self._tacks.renamed.get(name, self.api.prefix + name), _INVALID_VALUE)
+
+    def reset(self) -> None:
+        """Takes back all that tests may have asked for."""
+        self.release()
+        self.pace()
+        self.heal()
+        self.limit(_MEMORY)
+        self.pools(True)
+
+    def violations(self) -> list[str]:
+        """Rules that were broken; here such calls fail."""
+        return []
 
     def calls(self, function: str) -> int:
         """How often a function has been called."""

@@ -26,6 +26,7 @@ _EXPORTED = "{ global: ze*; emu_*; local: *; };"
 _LIVE = ("contexts", "lists", "pools", "events", "modules", "kernels", "images", "logs", "device", "host")
 # What the emulation's modules are made from; see libze_loader.cpp.
 _SPIRV = b"SPIR-V of the emulation\n"
+_DEVICE_LOST, _INVALID_ARGUMENT = 0x70000001, 0x78000004
 
 
 def build() -> Path:
@@ -112,6 +113,23 @@ class Loader:
         for context in driver._contexts:
             context.failure = None
             context.is_stopped = False
+
+    def fail_run(self) -> None:
+        """Makes the next kernel that runs fail."""
+        self.fail("run", _DEVICE_LOST)
+
+    def fail_launch(self) -> None:
+        """Makes the driver refuse the next launch."""
+        self.fail("zeCommandListAppendLaunchKernel", _INVALID_ARGUMENT)
+
+    def reset(self) -> None:
+        """Takes back all that tests may have asked for."""
+        self.release()
+        self.pace()
+        self.heal()
+        self.limit()
+        self.features()
+        self.revision(1)
 
     def calls(self, function: str) -> int:
         """How often a function has been called."""

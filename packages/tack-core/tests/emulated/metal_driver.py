@@ -16,6 +16,7 @@ from typing import Any
 __all__ = ["CONTROL", "Control", "Misuse", "install"]
 
 _MODULES = Path(__file__).with_name("metal")
+_MEMORY = 1 << 36
 
 
 class Misuse(AssertionError):
@@ -28,7 +29,7 @@ class Control:
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
-        self.limit = 1 << 36  # bytes of all buffers and textures
+        self.memory = _MEMORY  # bytes of all buffers and textures
         self.calls: Counter[str] = Counter()
         self.misuse: list[str] = []  # what was found where no exception goes anywhere
         self.objects: dict[str, weakref.WeakSet[Any]] = {}
@@ -60,6 +61,30 @@ class Control:
     def heal(self) -> None:
         """Takes back planned failures."""
         self._faults.clear()
+
+    def fail_run(self) -> None:
+        """Makes the next kernel that runs fail."""
+        self.fail("run")
+
+    def fail_launch(self) -> None:
+        """Makes the API refuse the next launch."""
+        self.fail("dispatchThreadgroups_threadsPerThreadgroup_")
+
+    def limit(self, nbytes: int) -> None:
+        """The memory of the device."""
+        self.memory = nbytes
+
+    def reset(self) -> None:
+        """Takes back all that tests may have asked for."""
+        self.release()
+        self.heal()
+        self.limit(_MEMORY)
+
+    def violations(self) -> list[str]:
+        """The rules of the API that have been broken since this was asked last."""
+        found = list(self.misuse)
+        self.misuse.clear()
+        return found
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -101,8 +101,8 @@ def fresh_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> Device:
     """A second device type, under a name that Tack knows."""
-    real = dispatch._backend_type
-    monkeypatch.setattr(dispatch, "_backend_type", lambda n: RemoteBackend if n == "cuda" else real(n))
+    real = dispatch.backend_type
+    monkeypatch.setattr(dispatch, "backend_type", lambda n: RemoteBackend if n == "cuda" else real(n))
     return device("cuda")
 
 

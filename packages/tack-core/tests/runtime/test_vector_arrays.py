@@ -102,9 +102,9 @@ def counted(kind: VectorType, *shape: int) -> np.ndarray:
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> Device:
     """A device whose memory the host cannot address, and which has no f64."""
-    real = dispatch._backend_type
+    real = dispatch.backend_type
     monkeypatch.setattr(dispatch, "_devices", {})
-    monkeypatch.setattr(dispatch, "_backend_type", lambda n: RemoteBackend if n == "cuda" else real(n))
+    monkeypatch.setattr(dispatch, "backend_type", lambda n: RemoteBackend if n == "cuda" else real(n))
     return device("cuda")
 
 

@@ -261,17 +261,6 @@ def test_arrays_of_another_device(api: Api) -> None:
     assert tack.from_dlpack(Producer(x), device=api.name).numpy().tolist() == [3] * 4
 
 
-def test_host_arrays_are_refused_with_what_to_do(api: Api) -> None:
-    with pytest.raises(ValueError, match=f"'x' on {api.label}, 'y' on CPU"):
-        both(tack.zeros(4), np.zeros(4, np.float32))
-
-
-@tack.kernel
-def both(x: Any, y: Any) -> None:
-    for i in range(x.shape[0]):
-        x[i] = y[i]
-
-
 def test_cpu_arrays_have_no_stream() -> None:
     x = tack.zeros(4, device="cpu")
     with pytest.raises(BufferError, match="stream"):

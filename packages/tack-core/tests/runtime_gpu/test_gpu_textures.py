@@ -39,17 +39,6 @@ def test_volumes_past_the_units_limits_are_sampled_by_code() -> None:
         assert out[0] == 1
 
 
-def test_updates_are_in_order_with_launches() -> None:
-    volume = tack.zeros((4, 4, 4))
-    tex = tack.Texture3D(volume)
-    out = [tack.zeros(1) for _ in range(20)]
-    for k, one in enumerate(out):
-        volume.fill(k)
-        tex.update()
-        middle(tex, one)
-    assert [float(one[0]) for one in out] == list(range(20))
-
-
 def test_a_texture_dropped_with_launches_in_flight(emulated: Driver) -> None:
     gc.collect()
     tack.sync()

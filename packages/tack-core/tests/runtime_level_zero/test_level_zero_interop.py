@@ -36,17 +36,6 @@ class Producer:
         return self._array.__dlpack_device__()
 
 
-def test_dlpack_both_ways() -> None:
-    x = tack.arange(10, dtype=tack.i32)
-    assert x.__dlpack_device__() == (ONEAPI, 0)
-    y = tack.from_dlpack(Producer(x))
-    assert (y.address, y.device, y.writable) == (x.address, x.device, True)
-    double(y)
-    assert x.numpy().tolist() == list(range(0, 20, 2))
-    double(Producer(x))  # as an argument
-    assert y.numpy().tolist() == list(range(0, 40, 4))
-
-
 def test_dlpack_has_no_streams_here() -> None:
     x = tack.ones(3)
     x.__dlpack__(stream=-1)
@@ -104,13 +93,6 @@ def test_pointers() -> None:
         tack.array_from_ptr(object(), tack.f32, 3)
 
 
-def test_what_is_not_there() -> None:
-    x = tack.ones(3)
-    assert not hasattr(x, "__cuda_array_interface__")
-    with pytest.raises(RuntimeError, match="Level Zero"):
-        x.share()
-
-
 # --- textures -----------------------------------------------------------------------------------
 
 
@@ -165,40 +147,7 @@ def test_textures_in_software(emulated: Loader, backend: Any, reason: str) -> No
         assert "read_imagef" not in tack.inspect(along, texture, out)
 
 
-def test_textures_are_snapshots(emulated: Loader) -> None:
-    x = tack.zeros((2, 3, 4))
-    texture = tack.Texture3D(x)
-    out = tack.zeros(3)
-    x.fill(5)
-    along(texture, out)
-    assert out.numpy().tolist() == [0, 0, 0]
-    with emulated.held():
-        texture.update()
-        along(texture, out)
-        del texture
-    assert out.numpy().tolist() == [5, 5, 5]
-
-
 def test_no_memory_for_a_texture(emulated: Loader) -> None:
     emulated.fail("zeImageCreate", 0x70000003)
     with pytest.raises(MemoryError, match=r"cannot allocate a texture of 96 bytes on Level Zero"):
         tack.Texture3D(np.zeros((2, 3, 4), np.float32))
-
-
-# --- graphs -------------------------------------------------------------------------------------
-
-
-def test_graphs_are_replayed_in_order(emulated: Loader) -> None:
-    x, y = tack.ones(300, tack.i32), tack.zeros(300, tack.i32)
-    double(x)
-    x.fill(1)
-    with tack.capture() as graph:
-        double(x)
-        tack.copyto(y, x)
-        double(y)
-        x.fill(7)
-    assert y.numpy().tolist() == [0] * 300
-    graph.launch()
-    assert (x[0], y[0]) == (7, 4)
-    graph.launch()
-    assert (x[299], y[299]) == (7, 28)

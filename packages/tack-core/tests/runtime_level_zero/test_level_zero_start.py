@@ -120,18 +120,6 @@ def test_ordinals(emulated: Loader) -> None:
     assert names == ["level_zero", "level_zero:1"]
 
 
-def test_what_the_device_says_of_itself() -> None:
-    device = tack.device("level_zero")
-    assert (device.name, device.index, device.label) == ("level_zero", 0, "Level Zero")
-    assert device.supported_atomic_dtypes == (tack.i32, tack.u32, tack.f32)
-    assert device.supports_f64 == (tack.f64 in device.supported_dtypes)
-    assert device.supports_workgroups
-    assert device.supports_device_reductions
-    assert device.memory_spaces == ("level_zero", "shared", "host")
-    with pytest.raises(ValueError, match="has no option 'stream'; it accepts: external_context"):
-        tack.device("level_zero", stream=1)
-
-
 def test_info(emulated: Loader) -> None:
     code = """
         from tack.info import collect, render
@@ -283,23 +271,3 @@ def test_what_is_no_context(wrong: object) -> None:
 def test_null_contexts(wrong: object) -> None:
     with pytest.raises(ValueError, match="is not the handle of a Level Zero context"):
         tack.device("level_zero", external_context=wrong)
-
-
-def test_a_forked_child(emulated: Loader) -> None:
-    code = """
-        import os, tack
-        x = tack.ones(10, device="level_zero")
-        child = os.fork()
-        if not child:
-            try:
-                x.numpy()
-            except RuntimeError as error:
-                print(error, flush=True)
-            del x
-            os._exit(0)
-        os.waitpid(child, 0)
-        print(x.sum())
-    """
-    text = in_a_process(code)
-    assert "Level Zero was in use when this process was forked, and does not work in the child" in text
-    assert text.endswith("10.0\n")

@@ -152,6 +152,7 @@ class Backend(ABC):
         forward_progress: whether a workgroup that has started goes on while others wait for it.
         device_memory_spaces: the spaces (`memory_space`) that `wrap_ptr` takes; empty: no check.
         device_options: the keyword options that ``tack.device`` passes on.
+        varies: the attributes and methods of which a device may have less than its class declares.
         requires_alignment: whether elements must be at multiples of their size, which `wrap_ptr` checks.
         queues_launches: whether `execute` returns before a launch has run.
         dlpack_stream: what DLPack producers are told to order their work with; None: nothing.
@@ -170,6 +171,7 @@ class Backend(ABC):
     forward_progress: bool = False
     device_memory_spaces: tuple[str, ...] = ()
     device_options: ClassVar[tuple[str, ...]] = ()
+    varies: ClassVar[tuple[str, ...]] = ()
     requires_alignment: bool = False
     queues_launches: bool = False
     dlpack_stream: int | None = None
@@ -199,6 +201,11 @@ class Backend(ABC):
     @property
     def supports_f64(self) -> bool:
         return f64 in self.supported_dtypes
+
+    @classmethod
+    def provides(cls, method: str) -> bool:
+        """Whether an optional method is the backend's own, such as ``"graph"`` or ``"share"``."""
+        return getattr(cls, method) is not getattr(Backend, method)
 
     @property
     def prefers_workgroups(self) -> bool:
@@ -267,6 +274,11 @@ class Backend(ABC):
 
     # Optional.
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a failure has made the device unusable in this process; calls then say so."""
+        return False
+
     def scratch(self, dtype: DType, count: int) -> Array:
         """An array for what a launch tells the host, which this thread's next call may give again."""
         from tack.runtime.array import new_array
@@ -322,6 +334,10 @@ class Backend(ABC):
     def dlpack_data(self, array: Array) -> tuple[int, int]:
         """What DLPack calls the data of an array on this device, and where in it the array starts."""
         return array.address, 0
+
+    def pointer(self, array: Array) -> Any:
+        """What `wrap_ptr` takes for the memory that an array begins at; others use it from now on."""
+        return array.address
 
     def wrap_dlpack(self, tensor: Import) -> Buffer:
         """`wrap_ptr` of a tensor on this device."""

@@ -24,12 +24,15 @@ from tack.runtime.settings import bad_value
 
 __all__ = [
     "DeviceStatus",
+    "backend_type",
     "backends",
     "default_backend",
     "default_device",
     "device",
+    "device_types",
     "devices",
     "launch_backend",
+    "register_type",
     "resolve_backend",
     "set_default_device",
     "sync",
@@ -38,13 +41,15 @@ __all__ = [
 ]
 
 # Device types in the order in which `devices` lists them, and what brings each.
-_INSTALL: Final = {
+_INSTALL: Final[dict[str, str]] = {
     "cpu": 'pip install "tack-core[cpu]"',
     "cuda": 'pip install "tack-core[cuda]"',
     "hip": 'pip install "tack-core[hip]"',
     "level_zero": "install Intel's GPU driver with the Level Zero loader",
     "metal": 'pip install "tack-core[metal]"',
 }
+
+_modules: Final[dict[str, str]] = {}  # of types that `register_type` added
 
 # Seconds between two looks of `wait`, which become longer.
 _SHORTEST_PAUSE: Final = 20e-6
@@ -122,12 +127,12 @@ def _parse(spec: object) -> tuple[str, int]:
 def _start(name: str, ordinal: int, options: dict[str, Any]) -> Backend:
     """A new backend; see `device` for what it raises."""
     try:
-        backend_type = _backend_type(name)
-        unknown = [key for key in options if key not in backend_type.device_options]
+        kind = backend_type(name)
+        unknown = [key for key in options if key not in kind.device_options]
         if unknown:
-            known = ", ".join(backend_type.device_options) or "none"
+            known = ", ".join(kind.device_options) or "none"
             raise ValueError(f"device {name!r} has no option {unknown[0]!r}; it accepts: {known}")
-        return backend_type(ordinal, **options)
+        return kind(ordinal, **options)
     except (TypeError, ValueError):
         raise
     except Exception as error:
@@ -139,8 +144,23 @@ def _start(name: str, ordinal: int, options: dict[str, Any]) -> Backend:
         ) from error
 
 
-def _backend_type(name: str) -> type[Backend]:
-    backend: type[Backend] = importlib.import_module(f"tack.runtime.{name}.backend").BACKEND
+def register_type(name: str, module: str, install: str) -> None:
+    """Adds a device type that is not in this package: the module has its class as ``BACKEND``.
+
+    ``install`` is what a message tells whom it does not start for.
+    """
+    _modules[name], _INSTALL[name] = module, install
+
+
+def device_types() -> tuple[str, ...]:
+    """The device types, in the order of `devices`."""
+    return tuple(_INSTALL)
+
+
+def backend_type(name: str) -> type[Backend]:
+    """The class of a device type. Importing it starts nothing."""
+    module = importlib.import_module(_modules.get(name, f"tack.runtime.{name}.backend"))
+    backend: type[Backend] = module.BACKEND
     return backend
 
 
@@ -215,7 +235,7 @@ def devices() -> list[DeviceStatus]:
 
 def _statuses(name: str) -> list[DeviceStatus]:
     try:
-        count = max(1, _backend_type(name).device_count())
+        count = max(1, backend_type(name).device_count())
     except Exception as error:  # a broken driver library may raise anything
         return [DeviceStatus(name, None, _reason(name, error))]
     found = []

@@ -199,12 +199,13 @@ def _import(x: Any, what: str) -> Array:
 
 def _backend_at(kind: int, ordinal: int) -> Backend:
     """The backend for DLPack's device: the default one if that can address its memory."""
-    from tack.runtime.dlpack import DEVICE_TYPES
+    from tack.runtime.dlpack import CPU, DEVICE_TYPES
 
     name = DEVICE_TYPES.get(int(kind))
     if name is None:
         raise ValueError(f"DLPack device type {kind} is none of Tack's")
-    backend = device(name if name == "cpu" or not ordinal else f"{name}:{ordinal}")._backend
+    # Others number the memory of the host by what has pinned it.
+    backend = device(name if name == DEVICE_TYPES[CPU] or not ordinal else f"{name}:{ordinal}")._backend
     default = default_backend()
     return default if default.memory_domain == backend.memory_domain else backend
 
@@ -226,10 +227,17 @@ def backend_of(obj: Any) -> Backend | None:
 
 
 def dlpack_device(backend: Backend) -> tuple[int, int]:
-    """DLPack's device type and index of a backend's memory."""
+    """DLPack's device type and index of a backend's memory.
+
+    Raises:
+        BufferError: DLPack has no number for such devices.
+    """
     from tack.runtime.dlpack import DEVICE_TYPES
 
-    return next(kind for kind, name in DEVICE_TYPES.items() if name == backend.name), backend.ordinal
+    for kind, name in DEVICE_TYPES.items():
+        if name == backend.name:
+            return kind, backend.ordinal
+    raise BufferError(f"DLPack knows no devices such as {backend.label}; pass arr.numpy()")
 
 
 def export_dlpack(

@@ -102,10 +102,14 @@ def join_artifact(about: dict[str, Any], code: bytes) -> bytes:
 
 
 def split_artifact(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """What `join_artifact` joined."""
+    """What `join_artifact` joined.
+
+    Raises:
+        ValueError: it is something else.
+    """
     from tack.runtime.disk.fastjson import loads
 
-    (length,) = struct.unpack_from("<I", data)
+    length = int.from_bytes(data[:4], "little")
     return loads(data[4 : 4 + length].decode()), data[4 + length :]
 
 

@@ -130,7 +130,7 @@ class MTLDevice(_Object):
 
     @selector()
     def recommendedMaxWorkingSetSize(self) -> int:
-        return CONTROL.limit
+        return CONTROL.memory
 
     @selector()
     def currentAllocatedSize(self) -> int:
@@ -144,7 +144,7 @@ class MTLDevice(_Object):
     def newBufferWithLength_options_(self, length: int, options: int) -> Any:
         expect(0 < length <= _MAX_BUFFER, f"a buffer of {length} bytes")
         expect(options == MTLResourceStorageModeShared, "options of a buffer")
-        return None if self.used + length > CONTROL.limit else MTLBuffer(self, length)
+        return None if self.used + length > CONTROL.memory else MTLBuffer(self, length)
 
     @selector(nil=True)
     def newBufferWithBytes_length_options_(self, data: bytes, length: int, options: int) -> Any:
@@ -172,7 +172,7 @@ class MTLDevice(_Object):
 
     @selector(nil=True)
     def newTextureWithDescriptor_(self, about: Any) -> Any:
-        return None if self.used + 4 * about.texels > CONTROL.limit else MTLTexture(self, about)
+        return None if self.used + 4 * about.texels > CONTROL.memory else MTLTexture(self, about)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

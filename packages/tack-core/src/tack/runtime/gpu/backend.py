@@ -52,11 +52,6 @@ class GpuBackend(Backend):
     def make_program(self, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> Program:
         """Loads an artifact."""
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether a failure has made the device unusable in this process."""
-        return False
-
     def join(self, arrays: Iterable[Array]) -> Any:
         """Orders a launch after what others have queued on the arrays; `part` takes what it returns."""
         return None

@@ -37,6 +37,7 @@ class HipBackend(StreamBackend):
     compiler = "hipRTC"
     driver = DRIVER
     device_memory_spaces = ("hip", "managed", "pinned")
+    varies = ("texture_in_hardware",)
 
     def __init__(self, ordinal: int = 0, *, stream: object = None) -> None:
         count = driver.start()

@@ -49,7 +49,9 @@ class ZeBackend(GpuBackend):
     name = "level_zero"
     display_name = "Level Zero"
     compiler = "ocloc"
+    supported_dtypes: tuple[DType, ...] = ALL_DTYPES
     supported_atomic_dtypes = (i32, u32, f32)
+    varies = ("supported_dtypes", "supports_device_reductions", "supports_workgroups", "texture_in_hardware")
     requires_alignment = True
     device_memory_spaces = ("level_zero", "shared", "host")
     device_options = ("external_context",)

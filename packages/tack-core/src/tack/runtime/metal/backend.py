@@ -45,6 +45,7 @@ class MetalBackend(GpuBackend):
     supports_print = False
     specializes_disjoint = False  # MSL has no restrict
     requires_alignment = True
+    varies = ("texture_in_hardware",)
 
     def __init__(self, ordinal: int = 0) -> None:
         self.device = api.start()
@@ -126,6 +127,12 @@ class MetalBackend(GpuBackend):
         buffer.foreign[0] = 1
         buffer.starts_zeroed = False
         self.queue.wait(buffer.last_use)
+
+    def pointer(self, array: Array) -> Any:
+        """The ``MTLBuffer``, and how many bytes into it the array begins."""
+        self.hand_out(array, None)
+        buffer = cast("MetalBuffer", array._buffer)
+        return buffer.memory, buffer.start + array.address - buffer.address
 
     def dlpack_data(self, array: Array) -> tuple[int, int]:
         """DLPack's data on Metal is the ``MTLBuffer`` itself."""
