@@ -83,7 +83,8 @@ ROWS = (
 
 def table() -> str:
     """The table and its note, as Markdown."""
-    backends = [backend_type(name) for name in device_types()]
+    known = map(backend_type, device_types())  # of which others may be registered, too
+    backends = [backend for backend in known if backend.__module__.startswith("tack.")]
     lines = [
         "| | " + " | ".join(b.display_name for b in backends) + " |",
         "|---|" + "---|" * len(backends),
