@@ -22,8 +22,9 @@ _WARNING = re.compile(
     r"^(?:(\w+)[:(].*)?\bwarning\b(?: (#\d+-D))?:.*?(?:\[(-W[\w-]+)[^\]]*\])?$", re.M | re.I
 )
 
-# What kernels say themselves, what is not used, and parentheses that C does not need.
+# What kernels say themselves, what is not used, parentheses that C does not need, and what is only slow.
 _HARMLESS = {
+    "spilled registers",
     *("#177-D", "#550-D", "-Wself-assign", "-Wtautological-compare", "-Wconstant-logical-operand"),
     *("-Wbitwise-op-parentheses", "-Wlogical-op-parentheses", "-Wshift-op-parentheses"),
 }
@@ -47,7 +48,8 @@ class Outcome:
 
     def add(self, messages: str) -> None:
         for found in _WARNING.finditer(messages):
-            kind = found[2] or found[3] or "other"
+            spills = "spilled registers" if " spilled around " in found[0] else None
+            kind = found[2] or found[3] or spills or "other"
             self.warnings[kind].add(found[1] or found[0])
             self.messages.setdefault(kind, found[0])
 

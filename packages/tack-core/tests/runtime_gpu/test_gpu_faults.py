@@ -55,7 +55,7 @@ OWN = {
         *("RuntimeGetVersion", "SetDevice", "StreamGetDevice"),
     ),
 }
-# What is called at the start alone (test_gpu_start.py), where a pool gives memory back (test_gpu_async.py),
+# What is called at the start alone (test_gpu_start.py), where a pool gives memory back (test_gpu_streams.py),
 # and where memory is shared between processes (test_cuda_sharing.py); and what only reads a text.
 ELSEWHERE = {
     "cuda": (
