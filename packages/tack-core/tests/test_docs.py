@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
+TESTS = Path(__file__).resolve().parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("packages/*/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -101,6 +102,19 @@ def test_files_that_a_guide_to_the_source_names_exist(page: str) -> None:
     prose = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
     prose = re.sub(r"^\|[^|]*\|", "", prose, flags=re.MULTILINE)  # the left columns are the reference's
     named = re.findall(r"`([\w.-]+(?:/[\w.-]+)*/(?:[\w.-]+\.(?:py|md|toml))?)`", prose)
-    bases = (ROOT, ROOT / "packages/tack-core/src/tack")
+    bases = (ROOT, ROOT / "packages/tack-core/src/tack", TESTS)
     assert named
     assert not [name for name in named if not any((base / name).exists() for base in bases)]
+
+
+def test_tests_that_the_map_of_the_reference_names_exist() -> None:
+    """A rule without its test is noticed when the test gets another name."""
+    page = (ROOT / "docs" / "design" / "reference-map.md").read_text(encoding="utf-8")
+    files = list(TESTS.rglob("test_*.py"))
+    there = {path.stem for path in files}
+    there |= {
+        name for path in files for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    named = set(re.findall(r"`(test_\w+)(?:\.py)?`", page))
+    assert len(named) > 50
+    assert not named - there

@@ -18,7 +18,7 @@ import pytest
 
 __all__ = [
     *("WARNINGS", "clang", "clang_missing", "command", "hiprtc", "hiprtc_missing", "hiprtc_version"),
-    *("require", "root", "start", "unit"),
+    *("environment", "require", "root", "unit"),
 ]
 
 _HEADER = Path(__file__).with_name("hip_device.h")
@@ -104,16 +104,20 @@ def root() -> str:
     return folder
 
 
-def start(folder: str) -> None:
-    """Makes this process one of hipRTC, with the `root` of another or its own."""
-    os.environ["ROCM_PATH"] = folder
+def environment() -> dict[str, str]:
+    """What makes a process one of these libraries."""
+    return {"ROCM_PATH": root()} if _libraries() else {}
+
+
+def _start(environment: dict[str, str]) -> None:
+    os.environ.update(environment)
 
 
 @functools.cache
 def _worker() -> ProcessPoolExecutor:
     """A process of its own, which a hipRTC that ends it does not end the tests with."""
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=context, initializer=start, initargs=(root(),))
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_start, initargs=(environment(),))
 
 
 def _compile(text: str, arch: str, options: Sequence[str]) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Unit", "batches", "definitions", "joined", "read"]
+__all__ = ["Unit", "batches", "definitions", "joined", "read", "read_unit"]
 
 # What is defined at file scope: functions, kernels, tables, structures and samplers, by the first name of
 # their line that has a bracket or a body behind it and is not an attribute's.
@@ -27,13 +27,14 @@ class Unit(NamedTuple):
     options: tuple[str, ...]
 
 
+def read_unit(path: Path) -> Unit:
+    head, text = path.read_text().split("\n", 1)
+    return Unit(path.stem, text, tuple(head.removeprefix("// options:").split()))
+
+
 def read(folder: Path) -> list[Unit]:
     """The units of a folder, by name."""
-    found = []
-    for path in sorted(folder.glob("*.txt")):
-        head, text = path.read_text().split("\n", 1)
-        found.append(Unit(path.stem, text, tuple(head.removeprefix("// options:").split())))
-    return found
+    return [read_unit(path) for path in sorted(folder.glob("*.txt"))]
 
 
 def batches(units: Sequence[Unit], nbytes: int) -> Iterator[list[Unit]]:
@@ -58,6 +59,8 @@ def definitions(text: str) -> set[str]:
 
 def joined(batch: Sequence[Unit]) -> str:
     """One text of several. What each defines gets a name of its own, and messages name the unit."""
+    if len(batch) == 1:
+        return f'#line 1 "{batch[0].name}"\n{batch[0].text}'
     parts = []
     for number, unit in enumerate(batch):
         names = sorted(definitions(unit.text))

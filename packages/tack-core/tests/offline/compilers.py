@@ -174,8 +174,8 @@ COMPILERS = (
     Compiler(
         "clang-amd", "HIP-C", ("gfx90a", "gfx942", "gfx1100"), _missing(_CLANG), _version(_CLANG), _clang_amd
     ),
-    Compiler("ocloc", "OpenCL-C", ("pvc",), _ocloc_missing, _ocloc_version, _ocloc),
-    Compiler("ocloc", "OpenCL-C-without-f64", ("tgllp",), _ocloc_missing, _ocloc_version, _ocloc),
+    Compiler("ocloc", "OpenCL-C", ("pvc",), _ocloc_missing, _ocloc_version, _ocloc, 50_000),
+    Compiler("ocloc", "OpenCL-C-without-f64", ("tgllp",), _ocloc_missing, _ocloc_version, _ocloc, 50_000),
     *(
         Compiler("clang-opencl", language, ("spir64",), _missing(_CLANG), _version(_CLANG), _clang_opencl)
         for language in ("OpenCL-C", "OpenCL-C-without-f64")

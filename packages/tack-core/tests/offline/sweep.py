@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import functools
+import os
 import re
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from emulated import amd
 
-from offline.batches import Unit, batches, joined, read
+from offline.batches import Unit, batches, read
 from offline.compilers import COMPILERS, Compiler
+from offline.one import REFUSED
 
 __all__ = ["Outcome", "sweep"]
 
@@ -68,7 +72,6 @@ class Outcome:
 
 def sweep(folder: Path, names: Sequence[str], sample: int, workers: int) -> Iterator[Outcome]:
     """Each compiler of ``names`` that is there over every ``sample``-th source, for each architecture."""
-    context = multiprocessing.get_context("spawn")
     for compiler in COMPILERS:
         if compiler.name not in names:
             continue
@@ -76,33 +79,40 @@ def sweep(folder: Path, names: Sequence[str], sample: int, workers: int) -> Iter
         if missing is not None:
             print(f"{compiler.name}: {missing}", flush=True)
             continue
-        units = read(folder / compiler.language)[::sample]
+        place = folder / compiler.language
+        units = read(place)[::sample]
         for arch in compiler.architectures:
-            with ProcessPoolExecutor(workers, context, amd.start, (amd.root(),)) as pool:
-                yield _compile(pool, compiler, arch, units)
+            outcome = Outcome(compiler, arch, len(units))
+            started = time.monotonic()
+            with ThreadPoolExecutor(workers) as pool:
+                every = batches(units, compiler.nbytes)
+                for found in pool.map(functools.partial(_compile, compiler, arch, place), every):
+                    for unit, messages in found:
+                        outcome.add(messages)
+                        if unit is not None:
+                            outcome.failures[unit.name] = messages
+            outcome.seconds = time.monotonic() - started
+            yield outcome
 
 
-def _compile(pool: ProcessPoolExecutor, compiler: Compiler, arch: str, units: list[Unit]) -> Outcome:
-    outcome = Outcome(compiler, arch, len(units))
-    started = time.monotonic()
-    waiting = [
-        (batch, pool.submit(_one, compiler.name, arch, batch)) for batch in batches(units, compiler.nbytes)
-    ]
-    for batch, future in waiting:
-        done, messages = future.result()
-        if not done:  # each alone, to see which
-            for unit in batch:
-                done, messages = pool.submit(_one, compiler.name, arch, [unit]).result()
-                if not done:
-                    outcome.failures[unit.name] = messages
-                outcome.add(messages)
-        else:
-            outcome.add(messages)
-    outcome.seconds = time.monotonic() - started
-    return outcome
-
-
-def _one(name: str, arch: str, batch: list[Unit]) -> tuple[bool, str]:
-    compiler = next(c for c in COMPILERS if c.name == name)
-    text = joined(batch) if len(batch) > 1 else f'#line 1 "{batch[0].name}"\n{batch[0].text}'
-    return compiler.compile(text, arch, batch[0].options)
+def _compile(compiler: Compiler, arch: str, place: Path, batch: list[Unit]) -> list[tuple[Unit | None, str]]:
+    """What is said of a batch, with the unit if it was refused, for which each is compiled alone."""
+    command = [sys.executable, "-m", "offline.one", compiler.name, arch]
+    done = subprocess.run(
+        [*command, *(str(place / f"{unit.name}.txt") for unit in batch)],
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, **amd.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        return [(None, done.stdout)]
+    if len(batch) > 1:
+        return [found for unit in batch for found in _compile(compiler, arch, place, [unit])]
+    ended = (
+        ""
+        if done.returncode == REFUSED
+        else f"the compiler's process ended: {done.returncode}\n{done.stderr}"
+    )
+    return [(batch[0], done.stdout + ended)]
