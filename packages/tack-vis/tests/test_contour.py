@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from volumes import euler_characteristic, grid, is_closed, sphere, tangle, torus
 
 import tack
 from tack.vis import Mesh, contour
+from tack.vis.cube_cases import CUBE_CASES
 
 
 def arrays(mesh: Mesh) -> tuple[np.ndarray, np.ndarray]:
@@ -245,6 +247,47 @@ def test_the_same_result_every_time() -> None:
     for a, b in itertools.pairwise([(m.points, m.triangles, m.normals) for m in (first, second)]):
         for left, right in zip(a, b, strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+def test_surfaces_that_follow_others_of_the_same_grid() -> None:
+    """Larger, smaller, a little smaller and none at all: what a device keeps of the last must not show."""
+    values = sphere(24, 25, 70).astype(np.float32)
+    for level in (0.5, 0.5, 0.51, 0.9, 0.4, 0.395, 5.0, 0.4, 0.4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            points, triangles = arrays(contour(values, level))
+            # Several values at once do not rely on the last surface.
+            all_points, all_triangles = arrays(contour(values, [level, 0.7]))
+        np.testing.assert_array_equal(points, all_points[: len(points)])
+        np.testing.assert_array_equal(triangles, all_triangles[: len(triangles)])
+        assert all_triangles[len(triangles) :].min() == len(points)
+    holes = values.copy()
+    holes[np.unravel_index(np.argmin(abs(values - 0.9)), values.shape)] = np.nan
+    whole = contour(values, [0.9, 0.7]).triangles.shape[0] - contour(values, [0.7]).triangles.shape[0]
+    for volume in (holes, values, holes, values, values):
+        count = contour(volume, 0.9).triangles.shape[0]
+        assert count == whole if volume is values else 0 < count < whole
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 17_000), (3, 300, 40), (130, 2, 65), (4, 5, 512)])
+def test_rows_of_any_length(shape: tuple[int, ...]) -> None:
+    """Each voxel edge that the surface crosses has one point, and each cell has the triangles of its case."""
+    values = np.random.default_rng(1).random(shape).astype(np.float32)
+    inside = values >= np.float32(0.5)
+    crossed = sum(int((np.diff(inside, axis=axis) != 0).sum()) for axis in range(3))
+    nz, ny, nx = shape
+    cases = sum(
+        inside[z : nz - 1 + z, y : ny - 1 + y, x : nx - 1 + x].astype(int) << n
+        for n, (z, y, x) in enumerate(itertools.product((0, 1), repeat=3))
+    )
+    counts = np.array([case & 15 for case in CUBE_CASES])
+    points, triangles = arrays(contour(values, 0.5))
+    assert len(points) == crossed
+    assert len(triangles) == counts[cases].sum()
+    np.testing.assert_array_equal(np.unique(triangles), np.arange(crossed))
+    # Two coordinates are a voxel's, the third is between two.
+    assert ((points >= 0) & (points <= np.array(shape[::-1]) - 1)).all()
+    assert ((points == np.floor(points)).sum(axis=1) >= 2).all()
 
 
 @pytest.mark.parametrize(("dtype", "levels"), [(np.float32, 0.8), (np.uint16, 0.8), (np.float32, [0.4, 0.8])])

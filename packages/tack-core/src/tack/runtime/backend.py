@@ -285,6 +285,13 @@ class Backend(ABC):
 
         return new_array(self, dtype, (count,))
 
+    def telling(self, scratch: Array) -> Callable[[], NDArray[Any]]:
+        """A function that waits for the launches queued by now and gives what they wrote to `scratch`.
+
+        What is queued before it is called need not be done by then.
+        """
+        return scratch.numpy
+
     def fill_array(self, array: Array, value: np.generic) -> bool:
         """Fill ``array`` on the device with ``value``, which has its dtype; False: not done here."""
         return False

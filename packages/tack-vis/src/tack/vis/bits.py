@@ -10,11 +10,13 @@ from functools import cache
 from typing import Any
 
 import tack
-from tack import DType, Kernel, i64, u8, u32, u64
+from tack import DType, Kernel, i64, u32, u64
+from tack.algorithms.groups.tiles import LANES
 
 __all__ = [
     "ahead",
-    "classify",
+    "classify_groups",
+    "classify_rows",
     "lowest",
     "row_words",
     "usable_cells",
@@ -26,21 +28,6 @@ __all__ = [
 def row_words(nx: int) -> int:
     """How many words a row of ``nx`` voxels has; one if there are none, which kernels may then read."""
     return max(1, -(-nx // 64))
-
-
-def classify(grid: tack.Array, bits: Any, nans: Any, threshold: float) -> None:
-    """Sets the bits of voxels that are at least ``threshold``, and ``nans[0]`` to 1 if one is NaN."""
-    nz, ny, nx = grid.shape
-    words = row_words(nx)
-    dtype = grid.scalar
-    backend = grid._backend
-    if backend.wraps_host_memory:
-        classify_rows(dtype)(grid, bits, nans, threshold, nz * ny, nx, words)
-        return
-    # What neighbouring threads read and write should be neighbours in memory, so they write bytes.
-    as_bytes = tack.Array(backend, bits._buffer, u8, (8 * bits.size,), offset=bits._offset)
-    shape = (-(-nz // int(PLANES)), nz, ny, nx)
-    classify_bytes(dtype)(grid, as_bytes, nans, threshold, *shape, ny * words * 8, words * 8)
 
 
 @cache
@@ -66,47 +53,61 @@ def classify_rows(dtype: DType) -> Kernel:
     return classify
 
 
-PLANES = tack.constant(4)  # that an iteration of `classify_bytes` goes through, to have many loads in flight
-
-
 @cache
-def classify_bytes(dtype: DType) -> Kernel:
-    """For GPUs: an iteration has eight voxels in each of four planes, and so four bytes of ``bits``.
+def classify_groups(dtype: DType) -> Kernel:
+    """For GPUs: a workgroup has 256 voxels of each of 32 rows, and writes ``bits`` in halves of words.
 
-    ``plane`` is how many bytes a plane has, ``row`` a row.
+    A lane reads the voxels of a column, so that lanes read side by side, and then has the bits of a row.
+    ``across`` is how many workgroups a row has.
     """
 
     @tack.kernel
     def classify(
-        volume: Any, bits: Any, nans: Any, threshold: Any, slabs: Any, nz: Any, ny: Any, nx: Any, plane: Any,
-        row: Any,
-    ) -> None:  # fmt: skip
-        for slab, place in tack.ndindex(slabs, plane):
+        volume: Any,
+        bits: Any,
+        nans: Any,
+        threshold: Any,
+        rows: Any,
+        nx: Any,
+        words: Any,
+        across: Any,
+        lanes: Any,
+    ) -> None:
+        for i in range(lanes):
+            columns = tack.shared(LANES, u32)
+            lane = tack.thread_id()
             least = dtype(threshold)
-            j = u32(place) // u32(row)
-            byte = u32(place) - j * u32(row)
-            k = slab * PLANES
-            first = (k * ny + j) * nx + 8 * byte
-            target = 8 * ((byte >> 3) * i64(nz) * ny + k * ny + j) + (byte & 7)
+            group = u32(i // LANES)
+            block = group // u32(across)
+            left = (group - block * u32(across)) * u32(LANES)
+            first = i64(block) * 32
+            x = left + u32(lane)
+            column = u32(0)
             found = u32(0)
-            if 8 * byte + 8 <= nx and k + PLANES <= nz:
-                for p in range(PLANES):
-                    word = u32(0)
-                    for b in range(8):
-                        value = volume[first + p * i64(ny) * nx + b]
-                        word |= u32(value >= least) << b
+            if x < u32(nx):
+                start = first * nx + x
+                if first + 32 <= rows:
+                    for k in range(32):
+                        value = volume[start + k * i64(nx)]
+                        column |= u32(value >= least) << k
                         found |= u32(value != value)
-                    bits[target + 8 * p * i64(ny)] = word
-            else:
-                for p in range(min(PLANES, nz - k)):
-                    word = u32(0)
-                    for b in range(min(8, nx - 8 * byte)):
-                        value = volume[first + p * i64(ny) * nx + b]
-                        word |= u32(value >= least) << b
+                else:
+                    for k in range(rows - first):
+                        value = volume[start + k * nx]
+                        column |= u32(value >= least) << k
                         found |= u32(value != value)
-                    bits[target + 8 * p * i64(ny)] = word
             if found:
                 tack.atomic_max(nans, 0, 1)
+            columns[lane] = column
+            tack.barrier()
+            row = lane & 31
+            word = u32(0)
+            for b in range(32):
+                word |= (columns[(lane & 0xE0) + b] >> row & 1) << b
+            half = (left >> 5) + u32(lane >> 5)
+            w = half >> 1
+            if w < u32(words) and first + row < rows:
+                bits[2 * (i64(w) * rows + first + row) + (half & 1)] = word
 
     return classify
 

@@ -6,20 +6,18 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 import tack
-from tack.algorithms import exclusive_scan
 from tack.dtypes import DType, f32, f64, i32, i64, u64
-from tack.vis.bits import classify, row_words, usable_cells, usable_edges, validity
-from tack.vis.cube_cases import CUBE_CASES
-from tack.vis.flying_edges import count_kernel, report, running_totals, write_kernel
+from tack.vis.bits import row_words, usable_cells, usable_edges, validity
 from tack.vis.grids import as_volume, grid_axes
 from tack.vis.mesh import Mesh
 from tack.vis.points import field_kernel, normal_kernel, position_kernel
+from tack.vis.rows import Rows, edge_dtype
+from tack.vis.tiles import Tiles, tiles_for
 
 __all__ = ["contour"]
 
@@ -77,14 +75,21 @@ def contour(
     with nullcontext() if tack.default_device() == grid.device else grid.device:
         parts = []
         for level in levels:
-            part = _count(grid, level, usable)
+            part = _Part(grid, level)
+            part.count(grid, usable)
+            if len(levels) == 1 and not (usable or normals or scalars or weights):
+                mesh = part.written_ahead(grid, axes, real)
+                if mesh is not None:
+                    return mesh
             if part.nans and usable is None:
                 usable = _usable(grid, None)
-                part = _count(grid, level, usable)
+                part.count(grid, usable)
             if len(levels) > 1:  # bits of all of them could be more than the volume
-                part.bits = None
+                part.passes.drop_bits()
             parts.append(part)
         mesh = _write(grid, axes, parts, usable, normals, scalars, weights, real)
+        if len(parts) == 1:
+            parts[0].passes.keep()
     for part in parts:
         if not part.triangles:
             _warn_of_nothing(grid, part.level)
@@ -92,63 +97,68 @@ def contour(
 
 
 class _Part:
-    """One value's voxel bits (None: to be found again), where its rows write, and how much they write."""
+    """One value's surface."""
 
-    __slots__ = ("bits", "level", "nans", "points", "starts", "triangles")
+    __slots__ = ("_sizes", "level", "passes", "threshold")
 
-    def __init__(self, bits: Any, starts: Any, level: float, sizes: Any) -> None:
-        self.bits = bits
-        self.starts = starts
+    def __init__(self, grid: tack.Array, level: float) -> None:
         self.level = level
-        self.triangles, self.points, self.nans = sizes
+        self.threshold = _threshold(level, grid.scalar)
+        self.passes: Rows | Tiles = Rows(grid) if grid._backend.wraps_host_memory else tiles_for(grid)
+        self.passes.classify(grid, self.threshold)
+        self._sizes: list[int] | None = None
+
+    def count(self, grid: tack.Array, usable: tuple[tack.Array, ...] | None) -> None:
+        """Counts what there is to write, of usable cells if they are given."""
+        self.passes.count(grid, usable)
+        self._sizes = None
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many triangles and points there are, and whether a voxel is NaN; the host may wait for it."""
+        if self._sizes is None:
+            self._sizes = self.passes.sizes()
+        return self._sizes
+
+    @property
+    def triangles(self) -> int:
+        return self.sizes[0]
+
+    @property
+    def points(self) -> int:
+        return self.sizes[1]
+
+    @property
+    def nans(self) -> int:
+        return self.sizes[2]
+
+    def written_ahead(self, grid: tack.Array, axes: tack.Array, real: DType) -> Mesh | None:
+        """The mesh, if it is as large as the last one of such a grid on a GPU, or up to an eighth smaller.
+
+        It is queued before the host knows the sizes, so that the device need not wait for the host.
+        """
+        if not isinstance(self.passes, Tiles) or not self.passes.last[0]:
+            return None
+        room, point_room = self.passes.last
+        mesh = _new_mesh(grid, point_room, room, real)
+        self.passes.write(grid, None, mesh.points, mesh.triangles, 0, 0)
+        positions = position_kernel(real, edge_dtype(mesh.points), bounded=True)
+        where = (self.level, 0, point_room, *grid.shape[1:])
+        positions(grid, axes, mesh.points, self.passes.written, *where)
+        triangles, points, nans = self.sizes
+        if nans or points > point_room or not 7 * room <= 8 * triangles <= 8 * room:
+            return None
+        self.passes.keep()
+        if (triangles, points) == (room, point_room):
+            return mesh
+        return Mesh(mesh.points[:points], mesh.triangles[:triangles], None, {})
 
 
-def _count(grid: tack.Array, level: float, usable: tuple[tack.Array, ...] | None) -> _Part:
-    """Classify the voxels, and count what each row will write."""
-    nz, ny, nx = grid.shape
-    rows, words = nz * ny, row_words(nx)
-    # Triangles, and three kinds of points: in all at most 8 for each voxel.
-    counts = _scratch(grid, 4 * rows + 1, i32 if 8 * grid.size <= i32.max else i64)
-    nans = _scratch(grid, 1, i32)
-    nans.fill(0)
-    bits = _voxel_bits(grid, level, nans)
-    about = (nz, ny, nx, words)
-    count_kernel(usable is not None)(bits, *(usable or (bits,) * 4), _cases(grid.device), counts, *about)
-    if grid._backend.wraps_host_memory:
-        sizes = np.empty(3, np.int64)
-        running_totals(counts, nans, sizes, rows)
-    else:
-        exclusive_scan(counts, out=counts)
-        result = grid._backend.scratch(i64, 3)
-        report(counts, nans, result, rows)
-        sizes = result.numpy()
-    return _Part(bits, counts, level, sizes.tolist())
-
-
-def _voxel_bits(grid: tack.Array, level: float, nans: Any) -> Any:
-    """A bit for each voxel that is at least ``level``; sets ``nans[0]`` if one is NaN."""
-    nz, ny, nx = grid.shape
-    bits = _scratch(grid, nz * ny * row_words(nx), u64)
-    threshold = _threshold(level, grid.scalar)
-    if threshold is None:  # past all values of the dtype
-        bits.fill(0)
-    else:
-        classify(grid, bits, nans, threshold)
-    return bits
-
-
-def _scratch(grid: tack.Array, size: int, dtype: DType) -> Any:
-    """Memory for kernels on the grid's device: NumPy's where they can use it, since it is made faster."""
-    if grid._backend.wraps_host_memory:
-        return np.empty(size, dtype.numpy)
-    return tack.empty(size, dtype)
-
-
-@cache
-def _cases(device: tack.Device) -> Any:
-    """The table of cases for kernels on a device."""
-    values = np.array(CUBE_CASES, np.uint64)
-    return values if device.name == "cpu" else tack.asarray(values, device=device)
+def _new_mesh(grid: tack.Array, points: int, triangles: int, real: DType) -> Mesh:
+    """Memory for points and triangles."""
+    coordinate = f64 if grid.scalar is f64 and real is f64 else f32
+    index = i32 if points <= i32.max else i64
+    return Mesh(tack.empty((points, 3), coordinate), tack.empty((triangles, 3), index), None, {})
 
 
 def _write(
@@ -165,25 +175,24 @@ def _write(
     nz, ny, nx = grid.shape
     count = sum(part.points for part in parts)
     triangles = sum(part.triangles for part in parts)
-    coordinate, integer = (f64, i64) if grid.scalar is f64 and real is f64 else (f32, i32)
-    index = i32 if count <= i32.max else i64
-    mesh = Mesh(
-        tack.empty((count, 3), coordinate),
-        tack.empty((triangles, 3), index),
-        tack.empty((count, 3), coordinate) if normals else None,
-        {name: tack.empty(count, field.scalar) for name, field in fields.items()},
-    )
+    mesh = _new_mesh(grid, count, triangles, real)
+    points, integer = mesh.points, edge_dtype(mesh.points)
+    if normals:
+        mesh.normals = tack.empty((count, 3), points.scalar)
+    mesh.point_data.update((name, tack.empty(count, field.scalar)) for name, field in fields.items())
     if scalars:
-        mesh.point_data["scalars"] = tack.empty(count, coordinate)
-    points = mesh.points
-    write = write_kernel(usable is not None, coordinate, integer, index)
+        mesh.point_data["scalars"] = tack.empty(count, points.scalar)
     first = corner = 0
     for part in parts:
         end = first + part.points
         if part.points:
-            inside = _voxel_bits(grid, part.level, _scratch(grid, 1, i32)) if part.bits is None else part.bits
-            bits: Any = (inside, *(usable or (inside,) * 4), _cases(grid.device))
-            write(*bits, part.starts, points, mesh.triangles, first, corner, nz, ny, nx, row_words(nx))
+            if len(parts) > 1:
+                part.passes.classify(grid, part.threshold)
+            part.passes.write(grid, usable, points, mesh.triangles, first, corner)
+            if len(parts) > 1:
+                part.passes.drop_bits()
+            if scalars:
+                mesh.point_data["scalars"][first:end].fill(part.level)
             # Positions come last: before, the points hold the edges that they are on.
             where = (part.level, first, end, ny, nx)
             if mesh.normals is not None:
@@ -191,10 +200,7 @@ def _write(
                 normal_kernel(real, integer)(grid, axes, points, mesh.normals, *about)
             for name, field in fields.items():
                 field_kernel(real, integer)(grid, field, points, mesh.point_data[name], *where)
-            if scalars:
-                mesh.point_data["scalars"][first:end].fill(part.level)
-            position_kernel(real, integer)(grid, axes, points, *where)
-            part.bits = inside = bits = None  # their memory, before the next value's are found
+            position_kernel(real, integer)(grid, axes, points, points, *where)
         first, corner = end, corner + part.triangles
     return mesh
 

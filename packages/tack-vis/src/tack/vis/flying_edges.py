@@ -1,4 +1,4 @@
-"""Kernels of the flying-edges method, with one bit for each voxel.
+"""Kernels of the flying-edges method for CPUs, with one bit for each voxel. `tack.vis.groups` is for GPUs.
 
     W. Schroeder, R. Maynard, B. Geveci: "Flying edges: a high-performance scalable isocontouring algorithm",
     IEEE Symposium on Large Data Analysis and Visualization, 2015
@@ -22,10 +22,18 @@ from functools import cache
 from typing import Any
 
 import tack
-from tack import DType, Kernel, i32, i64, u64
+from tack import DType, Func, Kernel, i32, i64, u64
 from tack.vis.bits import ahead, lowest
 
-__all__ = ["count_kernel", "report", "running_totals", "write_kernel"]
+__all__ = [
+    "case_of",
+    "count_kernel",
+    "crossed",
+    "cut_cells",
+    "running_totals",
+    "usable_func",
+    "write_kernel",
+]
 
 
 @tack.func
@@ -36,6 +44,11 @@ def _everything(words: Any, at: Any) -> Any:
 @tack.func
 def _some(words: Any, at: Any) -> Any:
     return words[at]
+
+
+def usable_func(masked: bool) -> Func:
+    """The device function that gives which bits of a word may be used."""
+    return _some if masked else _everything
 
 
 @tack.func
@@ -57,7 +70,7 @@ def _advance(
 
 
 @tack.func
-def _crossed(words: Any, nexts: Any, columns: Any) -> Any:
+def crossed(words: Any, nexts: Any, columns: Any) -> Any:
     """Not 0 if the surface crosses any edge of the cells."""
     edges = (words[0] ^ words[1]) | (words[2] ^ words[3]) | (words[0] ^ words[2])
     for n in range(4):
@@ -66,7 +79,7 @@ def _crossed(words: Any, nexts: Any, columns: Any) -> Any:
 
 
 @tack.func
-def _cut(words: Any, nexts: Any) -> Any:
+def cut_cells(words: Any, nexts: Any) -> Any:
     """The bits of cells that are neither inside nor outside as a whole."""
     some = u64(0)
     every = ~u64(0)
@@ -77,18 +90,18 @@ def _cut(words: Any, nexts: Any) -> Any:
 
 
 @tack.func
-def _triangles(cases: Any, words: Any, nexts: Any, i: Any) -> Any:
-    """The triangles of cell i, as in `CUBE_CASES`."""
+def case_of(words: Any, nexts: Any, i: Any) -> Any:
+    """Which corners of cell i are inside: its place in `CUBE_CASES`."""
     case = u64(0)
     for n in range(4):
         case |= ((words[n] >> i & 1) | (nexts[n] >> i & 1) << 1) << 2 * n
-    return cases[case]
+    return case
 
 
 @cache
 def count_kernel(masked: bool) -> Kernel:
     """Counts each row's triangles, and behind them its points along x, y and z."""
-    usable = _some if masked else _everything
+    usable = usable_func(masked)
 
     @tack.kernel
     def count(
@@ -113,14 +126,14 @@ def count_kernel(masked: bool) -> Kernel:
                 at = w * rows + r
                 columns = lowest(nx - 1 - w * 64)
                 _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
-                if _crossed(words, nexts, columns) == 0:
+                if crossed(words, nexts, columns) == 0:
                     continue
                 x += tack.popcount((words[0] ^ nexts[0]) & columns & usable(xs, at))
                 y += tack.popcount((words[0] ^ words[1]) & usable(ys, at))
                 z += tack.popcount((words[0] ^ words[2]) & usable(zs, at))
-                cut = _cut(words, nexts) & columns & inside & usable(cells, at)
+                cut = cut_cells(words, nexts) & columns & inside & usable(cells, at)
                 while cut:
-                    triangles += i32(_triangles(cases, words, nexts, tack.ctz(cut)) & 15)
+                    triangles += i32(cases[case_of(words, nexts, tack.ctz(cut))] & 15)
                     cut &= cut - 1
             counts[r] = triangles
             counts[rows + 3 * r] = x
@@ -132,7 +145,10 @@ def count_kernel(masked: bool) -> Kernel:
 
 @tack.kernel
 def running_totals(counts: Any, nans: Any, sizes: Any, rows: Any) -> None:
-    """Turns counts into where each row writes, one after the other; see `report` for ``sizes``."""
+    """Turns counts into where each row writes, one after the other.
+
+    ``sizes`` gets how many triangles and points there are, and whether a voxel is NaN.
+    """
     for _ in range(1):
         total = i64(0)
         triangles = i64(0)
@@ -147,15 +163,6 @@ def running_totals(counts: Any, nans: Any, sizes: Any, rows: Any) -> None:
         sizes[2] = nans[0]
 
 
-@tack.kernel
-def report(starts: Any, nans: Any, sizes: Any, rows: Any) -> None:
-    """Writes how many triangles and points there are, and whether a voxel is NaN."""
-    for _ in range(1):
-        sizes[0] = starts[rows]
-        sizes[1] = starts[4 * rows] - starts[rows]
-        sizes[2] = nans[0]
-
-
 @cache
 def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) -> Kernel:
     """Writes the corners of the triangles, and for each point the grid edge that it is on.
@@ -165,7 +172,7 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
     triangles and points begin. Points are numbered from ``first_point`` on, triangles from
     ``first_triangle``.
     """
-    usable = _some if masked else _everything
+    usable = usable_func(masked)
 
     @tack.kernel
     def write(
@@ -203,7 +210,7 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
                 at = w * rows + r
                 columns = lowest(nx - 1 - w * 64)
                 _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
-                if _crossed(words, nexts, columns) == 0:
+                if crossed(words, nexts, columns) == 0:
                     continue
                 for n in range(4):
                     on[n] = (words[n] ^ nexts[n]) & columns & usable(xs, at + (n & 1) * up + (n >> 1) * over)
@@ -211,12 +218,12 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
                 on[5] = (words[2] ^ words[3]) & usable(ys, at + over)
                 on[6] = (words[0] ^ words[2]) & usable(zs, at)
                 on[7] = (words[1] ^ words[3]) & usable(zs, at + up)
-                cut = _cut(words, nexts) & columns & inside & usable(cells, at)
+                cut = cut_cells(words, nexts) & columns & inside & usable(cells, at)
                 while cut:
                     i = tack.ctz(cut)
                     # The edges before the cell's own, and before those one further along x.
                     less = (u64(1) << i) - 1
-                    rest = _triangles(cases, words, nexts, i) >> 4
+                    rest = cases[case_of(words, nexts, i)] >> 4
                     while rest:
                         for c in range(3):
                             edge = i32(rest) >> 4 * c & 15

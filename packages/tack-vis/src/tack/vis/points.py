@@ -24,7 +24,7 @@ def _edge_of(integer: DType) -> Func:
     def edge_of(points: Any, p: Any) -> Any:
         first = tack.bitcast(points[3 * p], integer)
         j = tack.bitcast(points[3 * p + 1], integer)
-        return first >> 2, j, tack.bitcast(points[3 * p + 2], integer), first & 3
+        return first >> 2, j, tack.i64(tack.bitcast(points[3 * p + 2], integer)), first & 3
 
     return edge_of
 
@@ -49,16 +49,29 @@ def _share_func(real: DType) -> Func:
     return share
 
 
+@tack.func
+def _is_there(written: Any, p: Any) -> Any:
+    return p < written[0]
+
+
+@tack.func
+def _always(written: Any, p: Any) -> Any:
+    return True
+
+
 @cache
-def position_kernel(real: DType, integer: DType) -> Kernel:
-    """Where the points from ``first`` on are."""
+def position_kernel(real: DType, integer: DType, bounded: bool = False) -> Kernel:
+    """Where the points from ``first`` on are; if ``bounded``, of the first ``written[0]``."""
     edge_of, share = _edge_of(integer), _share_func(real)
+    is_there = _is_there if bounded else _always
 
     @tack.kernel
     def positions(
-        volume: Any, axes: Any, points: Any, value: Any, first: Any, end: Any, ny: Any, nx: Any
+        volume: Any, axes: Any, points: Any, written: Any, value: Any, first: Any, end: Any, ny: Any, nx: Any
     ) -> None:
         for p in range(first, end):
+            if not is_there(written, p):
+                continue
             i, j, k, axis = edge_of(points, p)
             voxel = (k * ny + j) * nx + i
             t = share(volume, voxel, voxel + _step(axis, ny, nx), value)

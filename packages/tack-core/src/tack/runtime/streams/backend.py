@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+import numpy as np
 
 from tack.dtypes import ALL_DTYPES, DType, f32, f64, i32, i64, u32, u64
 from tack.runtime.array import Array
@@ -75,6 +78,18 @@ class StreamBackend(GpuBackend):
         if block is None or block.nbytes < nbytes:
             block = self._scratch.block = pinned_buffer(self.queue, self._pool, max(nbytes, _SCRATCH))
         return Array(self, block, dtype, (count,))
+
+    def telling(self, scratch: Array) -> Callable[[], NDArray[Any]]:
+        """See `Backend.telling`."""
+        wait, address = self.queue.waiter(), scratch.address
+
+        def told() -> NDArray[Any]:
+            wait()
+            found = np.empty(scratch.shape, scratch.scalar.numpy)
+            ctypes.memmove(found.ctypes.data, address, found.nbytes)
+            return found
+
+        return told
 
     # Other libraries.
 

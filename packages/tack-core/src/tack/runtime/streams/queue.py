@@ -120,6 +120,21 @@ class Queue:
 
         return is_reached
 
+    def waiter(self) -> Callable[[], None]:
+        """What waits for what is queued by now, not for what comes later; it raises as `wait` does."""
+        last = self.launches.value
+        event = self.record()
+
+        def wait() -> None:
+            with self.entered():
+                try:
+                    self.driver.check(self.driver.EventSynchronize(event.handle))
+                except DriverError as error:
+                    raise self.failed(error) from error
+            self._note_done(last)
+
+        return wait
+
     def _note_done(self, last: int) -> None:
         self.waited.value = max(self.waited.value, last)
 
