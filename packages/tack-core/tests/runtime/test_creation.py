@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array as pyarray
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -295,6 +297,12 @@ class TestAsarray:
     def test_a_masked_array_is_refused(self) -> None:
         with pytest.raises(TypeError, match="filled"):
             asarray(np.ma.masked_array([1.0, 2.0], [True, False]))
+
+    def test_plain_arrays_do_not_load_masked_ones(self) -> None:
+        """That takes 5 ms of a process that may run for 30."""
+        code = "import sys, numpy, tack; tack.asarray([1, 2]), tack.asarray(numpy.ones(3)); "
+        code += "raise SystemExit('numpy.ma' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 class TestConcat:

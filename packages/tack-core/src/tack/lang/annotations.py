@@ -57,17 +57,21 @@ def dtype_of_annotation(value: Any) -> DType | None:
 
 def resolve_annotation(function: Any, text: str) -> Any:
     """What an annotation kept as text means: a dotted name looked up, or None."""
+    names = [text] if text.isidentifier() else _dotted_name(text)  # most are, and parsing takes long
+    value = Bindings(function).dotted(names) if names else UNBOUND
+    return None if value is UNBOUND else value
+
+
+def _dotted_name(text: str) -> list[str]:
+    """The parts of a name with dots, which may be quoted; nothing if it is something else."""
     try:
         node = parse(text, "eval").body
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = parse(node.value, "eval").body
     except SyntaxError:
-        return None
+        return []
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.insert(0, node.attr)
         node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    value = Bindings(function).dotted([node.id, *names])
-    return None if value is UNBOUND else value
+    return [node.id, *names] if isinstance(node, ast.Name) else []

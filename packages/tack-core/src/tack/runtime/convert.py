@@ -48,6 +48,15 @@ def is_element(dtype: np.dtype[Any]) -> bool:
     return dtype in _BY_NUMPY
 
 
+def is_masked(values: object) -> bool:
+    """Whether it is one of NumPy's masked arrays; ``np.ma``, slow to import, is not for plain arrays."""
+    return (
+        isinstance(values, np.ndarray)
+        and type(values) is not np.ndarray
+        and isinstance(values, np.ma.MaskedArray)
+    )
+
+
 def dtype_of(values: NDArray[Any], what: str) -> DType:
     """The Tack dtype with the layout of ``values``' elements.
 

@@ -12,7 +12,7 @@ import numpy as np
 from tack.dtypes import DType, ElementType, as_dtype, as_element_type, f32, i32, integer_dtype_of
 from tack.runtime.array import Array, new_array
 from tack.runtime.backend import Backend
-from tack.runtime.convert import convert_array, dtype_of, element_shape
+from tack.runtime.convert import convert_array, dtype_of, element_shape, is_masked
 from tack.runtime.dispatch import resolve_backend
 from tack.runtime.graph import recording
 from tack.runtime.interop import from_dlpack, is_importable, share_numpy
@@ -243,7 +243,7 @@ def asarray(obj: Any, dtype: object = None, *, device: object = None, copy: bool
         obj = from_dlpack(obj)
     if isinstance(obj, Array):
         return _asarray_device(obj, kind, device, copy)
-    if isinstance(obj, np.ma.MaskedArray):
+    if is_masked(obj):
         raise TypeError("Tack does not see the mask of a masked array; pass x.filled(value)")
     values = np.asarray(obj)
     backend = resolve_backend(device)

@@ -9,7 +9,7 @@ import numpy as np
 from tack.dtypes import ElementType, as_element_type
 from tack.runtime.array import Array
 from tack.runtime.backend import Backend
-from tack.runtime.convert import dtype_of, is_element
+from tack.runtime.convert import dtype_of, is_element, is_masked
 from tack.runtime.device import as_device
 from tack.runtime.dispatch import default_backend, device, resolve_backend
 from tack.runtime.shape import check_shape, parse_shape
@@ -83,7 +83,7 @@ def share_numpy(
             f"{what} has shape {values.shape} and strides {values.strides}, but must be C-contiguous; "
             f"pass np.ascontiguousarray(x)"
         )
-    if type(values) is not np.ndarray and isinstance(values, np.ma.MaskedArray):
+    if is_masked(values):
         raise TypeError(f"{what} is a masked array, and Tack does not see its mask; pass x.filled(value)")
     buffer = backend.wrap_ptr(values, scalar, values.shape)
     array = Array(backend, buffer, scalar, values.shape, writable=flags.writeable)

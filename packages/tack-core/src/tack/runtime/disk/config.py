@@ -140,11 +140,11 @@ def fingerprint() -> str | None:
     """
     global _fingerprint
     if _fingerprint is None:
-        from tack.runtime.disk.content import digest
+        from tack.runtime.disk.content import blake2b
 
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         data = _installed(root) or _source_tree(root)
-        _fingerprint = (digest(data) if data else None,)
+        _fingerprint = (blake2b(data).hexdigest() if data else None,)
     return _fingerprint[0]
 
 
@@ -168,7 +168,7 @@ def _source_tree(root: str) -> bytes | None:
             for name in sorted(files):
                 path = os.path.join(folder, name)
                 with open(path, "rb", buffering=0) as file:
-                    parts += [os.path.relpath(path, root).encode(), b"\0", file.read(), b"\0"]
+                    parts += [path[len(root) :].encode(), b"\0", file.read(), b"\0"]
     except OSError:
         return None
     return b"".join(parts)
