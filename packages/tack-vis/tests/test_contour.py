@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -288,28 +287,3 @@ def test_rows_of_any_length(shape: tuple[int, ...]) -> None:
     # Two coordinates are a voxel's, the third is between two.
     assert ((points >= 0) & (points <= np.array(shape[::-1]) - 1)).all()
     assert ((points == np.floor(points)).sum(axis=1) >= 2).all()
-
-
-@pytest.mark.parametrize(("dtype", "levels"), [(np.float32, 0.8), (np.uint16, 0.8), (np.float32, [0.4, 0.8])])
-def test_peak_memory(dtype: type, levels: float | list[float]) -> None:
-    """What is allocated beside the volume: the mesh, and a tenth of both; with two values too."""
-    volume = tack.asarray((1000 * sphere(160, 160, 160)).astype(dtype), device="cpu")
-    values = np.multiply(levels, 1000).tolist()
-    contour(volume, values)  # compiles
-    tracemalloc.start()
-    mesh = contour(volume, values)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    output = mesh.points.nbytes + mesh.triangles.nbytes
-    assert output < peak <= output + 0.1 * (volume.nbytes + output)
-
-
-def test_more_edges_than_32_bits_count() -> None:
-    """Counts and edges are i64 then; the surface is that of the corner it is in, moved."""
-    volume = np.zeros((820, 820, 820), np.uint8)
-    corner = 4 * sphere(9, 9, 9) < 3
-    volume[-9:, -9:, -9:] = corner
-    mesh = contour(volume, 0.5)
-    expected = contour(corner.view(np.uint8), 0.5)
-    np.testing.assert_array_equal(mesh.triangles, expected.triangles)
-    np.testing.assert_array_equal(mesh.points, expected.points.numpy() + 811)

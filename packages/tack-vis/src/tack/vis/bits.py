@@ -128,15 +128,15 @@ def ahead(bits: Any, w: Any, r: Any, words: Any, rows: Any) -> Any:
 
 
 @tack.kernel
-def validity(volume: Any, mask: Any, valid: Any, rows: Any, nx: Any, words: Any) -> None:
-    """The bits of voxels that have a value, and whose mask is not zero."""
+def validity(volume: Any, mask: Any, step: Any, valid: Any, rows: Any, nx: Any, words: Any) -> None:
+    """The bits of voxels that have a value and whose mask is not zero. With ``step`` 0 all have mask[0]."""
     for r in range(rows):
         for w in range(words):
             word = u64(0)
             for b in range(min(64, nx - w * 64)):
                 voxel = r * nx + w * 64 + b
                 value = volume[voxel]
-                word |= u64(value == value and mask[voxel] != 0) << b
+                word |= u64(value == value and mask[voxel * step] != 0) << b
             valid[w * rows + r] = word
 
 

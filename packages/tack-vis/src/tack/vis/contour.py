@@ -209,9 +209,9 @@ def _usable(grid: tack.Array, mask: Any) -> tuple[tack.Array, ...]:
     """The bits of usable edges along x, y and z, and of usable cells."""
     nz, ny, nx = grid.shape
     words = row_words(nx)
-    chosen = tack.ones(grid.size, tack.u8, device=grid.device) if mask is None else _mask(mask, grid)
+    chosen = tack.ones(1, tack.u8, device=grid.device) if mask is None else _mask(mask, grid)
     valid, xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(5))
-    validity(grid, chosen, valid, nz * ny, nx, words)
+    validity(grid, chosen, int(mask is not None), valid, nz * ny, nx, words)
     usable_cells(valid, cells, nz, ny, nx, words)
     usable_edges(cells, xs, ys, zs, nz, ny, words)
     return xs, ys, zs, cells

@@ -30,7 +30,6 @@ __all__ = [
     "count_kernel",
     "crossed",
     "cut_cells",
-    "running_totals",
     "usable_func",
     "write_kernel",
 ]
@@ -100,19 +99,24 @@ def case_of(words: Any, nexts: Any, i: Any) -> Any:
 
 @cache
 def count_kernel(masked: bool) -> Kernel:
-    """Counts each row's triangles, and behind them its points along x, y and z."""
+    """Counts each row's triangles, and behind those of all rows its points.
+
+    Rows are those of ``planes`` planes of the volume, of ``nz``, from ``first_plane`` on; ``bits`` has
+    ``depth``, one more unless they are the last. What a row has is put one behind its place in ``counts``, so
+    that running sums are where each row begins. ``shares`` gets how many of its points are along x and y.
+    """
     usable = usable_func(masked)
 
     @tack.kernel
     def count(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, counts: Any,
-        nz: Any, ny: Any, nx: Any, length: Any,
+        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, counts: Any, shares: Any,
+        first_plane: Any, planes: Any, depth: Any, nz: Any, ny: Any, nx: Any, length: Any,
     ) -> None:  # fmt: skip
-        for k, j in tack.ndindex(nz, ny):
+        for k, j in tack.ndindex(planes, ny):
             r = k * ny + j
-            rows = nz * ny
+            rows = depth * ny
             up = 1 if j + 1 < ny else 0  # to the row that is next along y, or to the same
-            over = ny if k + 1 < nz else 0
+            over = ny if k + 1 < depth else 0
             inside = ~u64(0) if up and over else u64(0)  # whether the row has cells
             x = 0
             y = 0
@@ -135,32 +139,13 @@ def count_kernel(masked: bool) -> Kernel:
                 while cut:
                     triangles += i32(cases[case_of(words, nexts, tack.ctz(cut))] & 15)
                     cut &= cut - 1
-            counts[r] = triangles
-            counts[rows + 3 * r] = x
-            counts[rows + 3 * r + 1] = y
-            counts[rows + 3 * r + 2] = z
+            row = first_plane * ny + r
+            counts[row + 1] = triangles
+            counts[nz * ny + row + 1] = x + y + z
+            shares[2 * row] = x
+            shares[2 * row + 1] = y
 
     return count
-
-
-@tack.kernel
-def running_totals(counts: Any, nans: Any, sizes: Any, rows: Any) -> None:
-    """Turns counts into where each row writes, one after the other.
-
-    ``sizes`` gets how many triangles and points there are, and whether a voxel is NaN.
-    """
-    for _ in range(1):
-        total = i64(0)
-        triangles = i64(0)
-        for r in range(4 * rows):
-            here = counts[r]
-            if r == rows:
-                triangles = total
-            counts[r] = total
-            total += here
-        sizes[0] = triangles
-        sizes[1] = total - triangles
-        sizes[2] = nans[0]
 
 
 @cache
@@ -170,38 +155,36 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
     That takes the memory of the point's coordinates, as numbers of dtype ``integer``, which is as wide: 4 i +
     axis, j, k of the edge's first voxel. Corners are of dtype ``index``. ``starts`` is where each row's
     triangles and points begin. Points are numbered from ``first_point`` on, triangles from
-    ``first_triangle``.
+    ``first_triangle``. The other arguments are those of `count_kernel`.
     """
     usable = usable_func(masked)
 
     @tack.kernel
     def write(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, starts: Any, points: Any,
-        triangles: Any, first_point: Any, first_triangle: Any, nz: Any, ny: Any, nx: Any, length: Any,
+        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, starts: Any, shares: Any,
+        points: Any, triangles: Any, first_point: Any, first_triangle: Any,
+        first_plane: Any, planes: Any, depth: Any, nz: Any, ny: Any, nx: Any, length: Any,
     ) -> None:  # fmt: skip
-        for k, j in tack.ndindex(nz, ny):
+        for k, j in tack.ndindex(planes, ny):
             r = k * ny + j
-            rows = nz * ny
+            rows = depth * ny
             up = 1 if j + 1 < ny else 0
-            over = ny if k + 1 < nz else 0
+            over = ny if k + 1 < depth else 0
             inside = ~u64(0) if up and over else u64(0)
             # The points on edges along x in the four rows, then along y here and next along z, then along z
             # here and next along y: how many come before, and on which of the word's edges there are some.
             before = tack.local_array(8, index)
             on = tack.local_array(8, u64)
-            own = rows + 3 * r
-            along_y = 3 if up else 0
-            along_z = 3 * ny if over else 0
-            start = index(first_point - starts[rows])
-            before[0] = start + index(starts[own])
-            before[1] = start + index(starts[own + along_y])
-            before[2] = start + index(starts[own + along_z])
-            before[3] = start + index(starts[own + along_y + along_z])
-            before[4] = start + index(starts[own + 1])
-            before[5] = start + index(starts[own + along_z + 1])
-            before[6] = start + index(starts[own + 2])
-            before[7] = start + index(starts[own + along_y + 2])
-            corner = 3 * (first_triangle + i64(starts[r]))
+            row = first_plane * ny + r
+            own = nz * ny + row
+            start = index(first_point - starts[nz * ny])
+            for n in range(4):
+                before[n] = start + index(starts[own + (n & 1) * up + (n >> 1) * over])
+            before[4] = before[0] + shares[2 * row]
+            before[5] = before[2] + shares[2 * (row + over)]
+            before[6] = before[4] + shares[2 * row + 1]
+            before[7] = before[1] + shares[2 * (row + up)] + shares[2 * (row + up) + 1]
+            corner = 3 * (first_triangle + i64(starts[row]))
             words = tack.local_array(4, u64)
             nexts = tack.local_array(4, u64)
             coming = tack.local_array(4, u64)
@@ -225,13 +208,11 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
                     less = (u64(1) << i) - 1
                     rest = cases[case_of(words, nexts, i)] >> 4
                     while rest:
-                        for c in range(3):
-                            edge = i32(rest) >> 4 * c & 15
-                            n = edge >> 1
-                            behind = less if edge & 1 else less + less + 1
-                            triangles[corner + c] = before[n] + tack.popcount(on[n] & behind)
-                        corner += 3
-                        rest >>= 12
+                        n = i32(rest >> 1 & 7)
+                        behind = less if rest & 1 else less + less + 1
+                        triangles[corner] = before[n] + tack.popcount(on[n] & behind)
+                        corner += 1
+                        rest >>= 4
                     cut &= cut - 1
                 for axis in range(3):
                     n = 2 * axis + 2 if axis else 0
@@ -241,7 +222,7 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
                         i = w * 64 + tack.ctz(there)
                         points[place] = tack.bitcast(integer(4 * i + axis), coordinate)
                         points[place + 1] = tack.bitcast(integer(j), coordinate)
-                        points[place + 2] = tack.bitcast(integer(k), coordinate)
+                        points[place + 2] = tack.bitcast(integer(first_plane + k), coordinate)
                         place += 3
                         there &= there - 1
                 for n in range(8):
