@@ -163,14 +163,13 @@ def body(kind: str, count: int) -> ir.Kernel:
     }}""")
 
 
-def test_how_many_blocks_a_processor_should_hold(compiles: Check) -> None:
-    """HIP counts wavefronts on one of four units, CUDA blocks; for 256 threads that is the same."""
-    source = generate(body("shared", 11 << 10), HIP)
-    assert f"__launch_bounds__(256, {_CROWD})" in source.text
-    assert f"__launch_bounds__(256, {_CROWD})" in generate(body("shared", 11 << 10), CUDA).text
+def test_a_processor_is_not_asked_to_hold_more_blocks_than_it_can(compiles: Check) -> None:
+    """CUDA's have more shared memory; AMD's compilers warn of what cannot be, and save registers for it."""
+    kernel = body("shared", 11 << 10)
+    assert f"__launch_bounds__(256, {_CROWD}) k_kernel" in generate(kernel, CUDA).text
+    source = generate(kernel, HIP)
+    assert "__launch_bounds__(256) k_kernel" in source.text
     compiles(source)
-    assert HIP.bounds((128, 1, 1), 4) == "__launch_bounds__(128, 2)"
-    assert HIP.bounds((128, 1, 1), 2) == HIP.bounds((128, 1, 1)) == "__launch_bounds__(128)"
 
 
 def test_limits() -> None:

@@ -4,10 +4,7 @@
 #define __constant__ __attribute__((constant))
 #define __shared__ __attribute__((shared))
 #define __forceinline__ inline __attribute__((always_inline))
-#define TACK_BOUNDS_1(threads) __attribute__((launch_bounds(threads)))
-#define TACK_BOUNDS_2(threads, waves) __attribute__((amdgpu_flat_work_group_size(1, threads), amdgpu_waves_per_eu(waves)))
-#define TACK_THIRD(first, second, third, ...) third
-#define __launch_bounds__(...) TACK_THIRD(__VA_ARGS__, TACK_BOUNDS_2, TACK_BOUNDS_1, )(__VA_ARGS__)
+#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
 
 struct tack_index {
     unsigned x, y, z;

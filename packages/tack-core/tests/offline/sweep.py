@@ -26,11 +26,14 @@ _WARNING = re.compile(
     r"^(?:(\w+)[:(].*)?\bwarning\b(?: (#\d+-D))?:.*?(?:\[(-W[\w-]+)[^\]]*\])?$", re.M | re.I
 )
 
-# What kernels say themselves, what is not used, parentheses that C does not need, and what is only slow.
+# Signed arithmetic on unsigned numbers; what kernels say themselves; what is not used; parentheses that C
+# does not need; and what is only slow.
 _HARMLESS = {
-    "spilled registers",
-    *("#177-D", "#550-D", "-Wself-assign", "-Wtautological-compare", "-Wconstant-logical-operand"),
+    "#68-D",
+    *("#186-D", "-Wself-assign", "-Wtautological-compare", "-Wconstant-logical-operand"),
+    *("#177-D", "#550-D"),
     *("-Wbitwise-op-parentheses", "-Wlogical-op-parentheses", "-Wshift-op-parentheses"),
+    "spilled registers",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Final
 
 from tack.codegen.c.cuda import Cuda
@@ -27,8 +26,8 @@ class Hip(Cuda):
     reserved = Cuda.reserved | frozenset(_KEYWORDS.split())
 
     def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
-        # The second number is of wavefronts on one of the four SIMD units that hold a block between them.
-        return super().bounds(block, prod(block) * groups // (4 * 64))
+        # A processor's 64 KiB of shared memory hold one block of a kernel for which CUDA asks for several.
+        return super().bounds(block)
 
     def opaque(self, text: str, dtype: DType) -> str:
         return text
