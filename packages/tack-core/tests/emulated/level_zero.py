@@ -14,11 +14,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Loader", "build", "install"]
+__all__ = ["TARGETS", "Loader", "build", "install"]
 
 _HERE = Path(__file__).parent
-_SOURCES = (_HERE / "libze_loader.cpp", _HERE / "opencl.hpp")
-_HEADERS = ("/usr/include/level_zero/ze_api.h", "/usr/include/CL/cl.h")
+_LOADER = _HERE / "libze_loader.cpp"
+# What runs the kernels, by target; and the headers of Debian's packages that it needs.
+_ENGINES = {"opencl-emu": _HERE / "native.hpp", "opencl-pocl": _HERE / "pocl.hpp"}
+TARGETS = tuple(_ENGINES)
+_LEVEL_ZERO = ("/usr/include/level_zero/ze_api.h", "libze-dev")
+_OPENCL = ("/usr/include/CL/cl.h", "opencl-c-headers")
+_HEADERS = {"opencl-emu": (_LEVEL_ZERO,), "opencl-pocl": (_LEVEL_ZERO, _OPENCL)}
 _FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread")
 # Nothing of the C++ library is for others to see.
 _STATIC = ("-static-libstdc++", "-static-libgcc")
@@ -29,21 +34,22 @@ _SPIRV = b"SPIR-V of the emulation\n"
 _DEVICE_LOST, _INVALID_ARGUMENT = 0x70000001, 0x78000004
 
 
-def build() -> Path:
+def build(target: str) -> Path:
     """The compiled loader, which is kept beside what other emulations compile."""
     from emulated import compiler
 
-    parts = [source.read_bytes() for source in _SOURCES]
-    digest = hashlib.sha256(b"\0".join([*parts, repr((_FLAGS, _STATIC, _EXPORTED)).encode()])).hexdigest()[
-        :16
-    ]
+    engine = _ENGINES[target]
+    parts = [source.read_bytes() for source in (_LOADER, _HERE / "engine.hpp", engine)]
+    parts.append(repr((_FLAGS, _STATIC, _EXPORTED)).encode())
+    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     library = compiler.store() / f"level-zero-{digest}" / "libze_loader.so.1"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(dir=library.parent)
         os.close(handle)
         names = ("-Wl,-soname,libze_loader.so.1", "-Wl,--version-script=/dev/stdin", "-o", made)
-        command = ["g++", *_FLAGS, *names, *_STATIC, str(_SOURCES[0]), "-ldl"]
+        flags = (*_FLAGS, f'-DENGINE="{engine.name}"', *_STATIC)
+        command = ["g++", *flags, *names, str(_LOADER), "-ldl"]
         subprocess.run(command, check=True, text=True, input=_EXPORTED)
         os.replace(made, library)
     return library
@@ -145,8 +151,10 @@ class Loader:
 
 
 @functools.cache
-def install() -> Loader:
+def install(target: str) -> Loader:
     """The emulated loader in the place of the real one, for this process, and a compiler that it understands.
+
+    ``target`` says what runs the kernels: ``"opencl-emu"``, the system's C++ compiler, or ``"opencl-pocl"``.
 
     Raises:
         RuntimeError: something that this needs is not installed, or a loader is in use already.
@@ -155,21 +163,29 @@ def install() -> Loader:
 
     if driver.api is not None:
         raise RuntimeError("another Level Zero loader is in use in this process")
-    if shutil.which("g++") is None:
-        raise RuntimeError("the emulation needs g++")
-    for header in _HEADERS:
+    for needed in ("g++", "ld"):
+        if shutil.which(needed) is None:
+            raise RuntimeError(f"the emulation needs {needed}")
+    for header, package in _HEADERS[target]:
         if not os.path.exists(header):
-            raise RuntimeError(f"the emulation needs {header} (packages libze-dev and opencl-c-headers)")
-    found = Loader(build())
+            raise RuntimeError(f"the emulation needs {header} (package {package})")
+    found = Loader(build(target))
     missing = found.missing()
     if missing is not None:
         raise RuntimeError(f"the emulation needs {missing} (packages pocl-opencl-icd and ocl-icd-libopencl1)")
     replaced: Any = ocloc
     replaced.find = lambda: ocloc.Library("", "emulated")
-    replaced.compile_spirv = compile_spirv
+    replaced.compile_spirv = _compile_native if target == "opencl-emu" else _keep_source
     return found
 
 
-def compile_spirv(text: str, name: str, *, f64: bool, options: Sequence[str] = ()) -> bytes:
-    """What `tack.runtime.level_zero.ocloc.compile_spirv` is here: a module that the emulated loader takes."""
+def _keep_source(text: str, name: str, *, f64: bool, options: Sequence[str] = ()) -> bytes:
+    """What `tack.runtime.level_zero.ocloc.compile_spirv` is with PoCL: a module that the loader takes."""
     return _SPIRV + text.encode()
+
+
+def _compile_native(text: str, name: str, *, f64: bool, options: Sequence[str] = ()) -> bytes:
+    """The same with the C++ compiler."""
+    from emulated import opencl
+
+    return _SPIRV + opencl.compile(text)

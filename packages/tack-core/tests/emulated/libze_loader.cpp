@@ -1,11 +1,12 @@
 // A Level Zero loader and driver for machines without an Intel GPU: device memory is host memory, and kernels are
-// OpenCL C, which PoCL runs. What a module is made from is the text itself, behind a line that names its form.
+// run by an ENGINE, pocl.hpp or native.hpp. What a module is made from is what that takes, behind a line that names
+// its form.
 //
 // It keeps the API's rules as far as Tack relies on them, and counts what breaks them (`emu_violations`): commands
 // run when they want unless barriers order them, memory and handles must not go before the commands that use them,
 // only the context's own allocations may be copied, and events have to be reset. Any call can be made to fail. The
 // functions at the end, emu_*, are how tests steer it. The declarations are those of libze-dev.
-#include "opencl.hpp"
+#include ENGINE
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <level_zero/ze_api.h>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <sys/mman.h>
 #include <thread>
@@ -43,20 +45,20 @@ struct Allocation {
 
 struct Module {
     Context *context;
-    cl_program program;
-    std::string text, options;
+    engine::Program program;
+    std::string code;
     int kernels = 0;
 };
 
 struct Kernel {
     Module *module;
-    opencl::Kernel code;
-    std::vector<opencl::Argument> arguments;
+    engine::Kernel code;
+    std::vector<engine::Argument> arguments;
     uint32_t group[3] = {0, 0, 0};
 };
 
 struct Image {
-    cl_mem memory;
+    engine::Image memory;
     size_t extents[3];
 };
 
@@ -198,7 +200,7 @@ API zeInit(ze_init_flags_t flags) {
     Hold hold(state_mutex);
     if (flags & ~(unsigned)ZE_INIT_FLAG_GPU_ONLY)
         WRONG("unknown flags", ZE_RESULT_ERROR_INVALID_ENUMERATION);
-    if (opencl::start())
+    if (engine::start())
         return ZE_RESULT_ERROR_UNINITIALIZED;
     initialized = true;
     return ZE_RESULT_SUCCESS;
@@ -675,7 +677,7 @@ API zeEventQueryKernelTimestamp(ze_event_handle_t handle, ze_kernel_timestamp_re
 
 API zeModuleCreate(ze_context_handle_t context, ze_device_handle_t device, const ze_module_desc_t *description,
                    ze_module_handle_t *out, ze_module_build_log_handle_t *log_out) {
-    std::string text, flags, log;
+    std::string code, flags, log;
     {
         ENTER;
         VALID(contexts, context);
@@ -683,19 +685,19 @@ API zeModuleCreate(ze_context_handle_t context, ze_device_handle_t device, const
         TYPE(description, ZE_STRUCTURE_TYPE_MODULE_DESC);
         POINTER(description->pInputModule);
         POINTER(out);
-        text.assign((const char *)description->pInputModule, description->inputSize);
+        code.assign((const char *)description->pInputModule, description->inputSize);
         flags = description->pBuildFlags ? description->pBuildFlags : "";
         bool native = description->format == ZE_MODULE_FORMAT_NATIVE;
         std::string head = native ? NATIVE + std::to_string(revision) + "\n" : SPIRV;
-        if (text.compare(0, head.size(), head))
+        if (code.compare(0, head.size(), head))
             return native ? ZE_RESULT_ERROR_INVALID_NATIVE_BINARY : ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
-        text.erase(0, head.size());
+        code.erase(0, head.size());
     }
     std::string options = "-cl-std=CL1.2";
     for (const char *known : {"-cl-fp32-correctly-rounded-divide-sqrt", "-cl-denorms-are-zero"})
         if (flags.find(known) != std::string::npos)
             options += std::string(" ") + known;
-    cl_program program = opencl::build(text, options, log);
+    engine::Program program = engine::build(code, options, log);
     Hold hold(state_mutex);
     if (log_out) {
         *log_out = (ze_module_build_log_handle_t) new std::string(log);
@@ -703,7 +705,7 @@ API zeModuleCreate(ze_context_handle_t context, ze_device_handle_t device, const
     }
     if (!program)
         return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
-    *out = (ze_module_handle_t) new Module{(Context *)context, program, text, options};
+    *out = (ze_module_handle_t) new Module{(Context *)context, program, code};
     modules.insert(*out);
     return ZE_RESULT_SUCCESS;
 }
@@ -731,7 +733,7 @@ API zeModuleGetNativeBinary(ze_module_handle_t handle, size_t *size, uint8_t *bi
     ENTER;
     VALID(modules, handle);
     POINTER(size);
-    std::string found = NATIVE + std::to_string(revision) + "\n" + ((Module *)handle)->text;
+    std::string found = NATIVE + std::to_string(revision) + "\n" + ((Module *)handle)->code;
     if (binary)
         memcpy(binary, found.data(), std::min(*size, found.size()));
     *size = found.size();
@@ -744,7 +746,7 @@ API zeModuleDestroy(ze_module_handle_t handle) {
     Module *module = (Module *)handle;
     if (module->kernels)
         WRONG("the module has kernels", ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
-    opencl::clReleaseProgram(module->program);
+    engine::release(module->program);
     modules.erase(handle);
     delete module;
     return ZE_RESULT_SUCCESS;
@@ -757,7 +759,7 @@ API zeKernelCreate(ze_module_handle_t handle, const ze_kernel_desc_t *descriptio
     POINTER(description->pKernelName);
     POINTER(out);
     Module *module = (Module *)handle;
-    opencl::Kernel code = opencl::kernel(module->program, description->pKernelName);
+    engine::Kernel code = engine::kernel(module->program, description->pKernelName);
     if (!code.handle)
         return ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
     Kernel *kernel = new Kernel{module, code, {}, {0, 0, 0}};
@@ -775,7 +777,7 @@ API zeKernelDestroy(ze_kernel_handle_t handle) {
         WRONG("the kernel is in use", ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
     Kernel *kernel = (Kernel *)handle;
     kernel->module->kernels--;
-    opencl::clReleaseKernel(kernel->code.handle);
+    engine::release(kernel->code);
     kernels.erase(handle);
     delete kernel;
     return ZE_RESULT_SUCCESS;
@@ -801,20 +803,20 @@ API zeKernelSetArgumentValue(ze_kernel_handle_t handle, uint32_t index, size_t s
     Kernel *kernel = (Kernel *)handle;
     if (index >= kernel->arguments.size())
         WRONG("there is no such parameter", ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX);
-    const opencl::Parameter &parameter = kernel->code.parameters[index];
+    const engine::Parameter &parameter = kernel->code.parameters[index];
     if (size != parameter.size)
         WRONG("the argument has another size", ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE);
     uint64_t word = 0;
     if (value)
         memcpy(&word, value, size);
-    else if (parameter.kind != opencl::Parameter::POINTER)
+    else if (parameter.kind != engine::Parameter::POINTER)
         WRONG("the argument has no value", ZE_RESULT_ERROR_INVALID_NULL_POINTER);
-    if (parameter.kind == opencl::Parameter::POINTER && value) {
+    if (parameter.kind == engine::Parameter::POINTER && value) {
         Allocation *found = allocation_of((void *)word, 1);
         if (!found || found->context != kernel->module->context)
             WRONG("the device cannot address the memory", ZE_RESULT_ERROR_INVALID_ARGUMENT);
     }
-    if (parameter.kind == opencl::Parameter::IMAGE)
+    if (parameter.kind == engine::Parameter::IMAGE)
         VALID(images, (void *)word);
     kernel->arguments[index] = {true, word};
     return ZE_RESULT_SUCCESS;
@@ -840,16 +842,16 @@ API zeCommandListAppendLaunchKernel(ze_command_list_handle_t handle, ze_kernel_h
     for (size_t k = 0; k < arguments.size(); ++k) {
         if (!arguments[k].set)
             WRONG("a parameter has no argument", ZE_RESULT_ERROR_INVALID_ARGUMENT);
-        if (kernel->code.parameters[k].kind == opencl::Parameter::POINTER)
+        if (kernel->code.parameters[k].kind == engine::Parameter::POINTER)
             command.uses.push_back((void *)arguments[k].word);
-        if (kernel->code.parameters[k].kind == opencl::Parameter::IMAGE) {
+        if (kernel->code.parameters[k].kind == engine::Parameter::IMAGE) {
             VALID(images, (void *)arguments[k].word);
             command.uses.push_back((void *)arguments[k].word);
             arguments[k].word = (uint64_t)((Image *)arguments[k].word)->memory;
         }
     }
     const uint32_t *group = kernel->group;
-    command.work = [=] { return !injected("run") && !opencl::run(kernel->code, arguments, groups.data(), group); };
+    command.work = [=] { return !injected("run") && !engine::run(kernel->code, arguments, groups.data(), group); };
     return append(list, std::move(command));
 }
 
@@ -872,7 +874,7 @@ API zeImageCreate(ze_context_handle_t context, ze_device_handle_t device, const 
     Image *image = new Image;
     image->extents[0] = description->width, image->extents[1] = description->height;
     image->extents[2] = description->depth;
-    image->memory = opencl::image(image->extents[0], image->extents[1], image->extents[2]);
+    image->memory = engine::image(image->extents[0], image->extents[1], image->extents[2]);
     if (!image->memory)
         return delete image, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
     images.insert(image);
@@ -885,7 +887,7 @@ API zeImageDestroy(ze_image_handle_t handle) {
     VALID(images, handle);
     if (!lost && in_flight(handle))
         WRONG("the image is in use", ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
-    opencl::clReleaseMemObject(((Image *)handle)->memory);
+    engine::release(((Image *)handle)->memory);
     images.erase(handle);
     delete (Image *)handle;
     return ZE_RESULT_SUCCESS;
@@ -904,14 +906,14 @@ API zeCommandListAppendImageCopyFromMemory(ze_command_list_handle_t handle, ze_i
         WRONG("the device cannot address the memory", ZE_RESULT_ERROR_INVALID_ARGUMENT);
     Command command;
     command.uses = {to, of};
-    command.work = [=] { return !opencl::write_image(image->memory, image->extents, of); };
+    command.work = [=] { return !engine::write_image(image->memory, image->extents, of); };
     return append(list, std::move(command));
 }
 
 // --- how tests steer it --------------------------------------------------------------------------
 
 // What the emulation lacks on this machine, or null.
-extern "C" const char *emu_missing(void) { return opencl::start(); }
+extern "C" const char *emu_missing(void) { return engine::start(); }
 
 extern "C" void emu_devices(int count) { device_total = count; }
 

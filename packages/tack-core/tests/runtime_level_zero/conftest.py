@@ -1,4 +1,4 @@
-"""The device under test. Without ``--target level_zero`` or ``opencl-pocl`` nothing here is collected: the
+"""The device under test. Without ``--target level_zero`` or an emulation of it nothing here is collected: the
 emulated loader takes the place of the real one in the whole process, which other tests would see.
 """
 
@@ -7,11 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from emulated.level_zero import TARGETS
 from steered import (  # noqa: F401
     backend,
     busy,
     default_target,
     emulated,
+    in_a_process,
     later,
     settled_heap,
     steering,
@@ -19,9 +21,4 @@ from steered import (  # noqa: F401
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return True if config.getoption("--target") not in ("level_zero", "opencl-pocl") else None
-
-
-@pytest.fixture
-def is_emulated(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--target") == "opencl-pocl")
+    return True if config.getoption("--target") not in ("level_zero", *TARGETS) else None

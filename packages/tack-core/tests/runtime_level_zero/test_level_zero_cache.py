@@ -17,7 +17,7 @@ PROGRAM = """
 import sys
 sys.path.insert(0, {tests!r})
 from emulated.level_zero import install
-emulated = install()
+emulated = install({target!r})
 from tack.runtime.level_zero import ocloc
 compiled = []
 compile_text = ocloc.compile_spirv
@@ -54,11 +54,11 @@ Run = Callable[..., tuple[int, list[str]]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, emulated: Loader) -> Run:
+def run(tmp_path: Path, emulated: Loader, target_name: str) -> Run:
     program = tmp_path / "program.py"
 
     def go(before: str = "") -> tuple[int, list[str]]:
-        program.write_text(PROGRAM.format(tests=str(TESTS), before=before))
+        program.write_text(PROGRAM.format(tests=str(TESTS), target=target_name, before=before))
         env = {**os.environ, "TACK_CACHE": "write", "TACK_CACHE_DIR": str(tmp_path / "cache")}
         done = subprocess.run(
             [sys.executable, str(program)], env=env, capture_output=True, text=True, check=False

@@ -58,7 +58,7 @@ def test_what_was_queued_is_done_once_memory_is_handed_out(
     del capsule
 
 
-def test_memory_spaces(backend: Any, is_emulated: bool) -> None:
+def test_memory_spaces(backend: Any) -> None:
     x = tack.ones(100)
     assert tack.memory_space(x) == tack.memory_space(x.address + 100) == "level_zero"
     assert tack.memory_space(np.ones(3)) == "cpu"

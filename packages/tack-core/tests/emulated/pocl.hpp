@@ -1,16 +1,15 @@
-// OpenCL C run on the CPU by PoCL, whose kernels take plain addresses of the process: what the emulated Level Zero
-// loader has its kernels run by. One in-order queue, whose caller waits.
+// An engine of the emulated Level Zero loader: OpenCL C run by PoCL, whose kernels take plain addresses of the
+// process. One in-order queue, whose caller waits.
 #pragma once
 #define CL_TARGET_OPENCL_VERSION 200
+#include "engine.hpp"
 #include <CL/cl.h>
-#include <cstdint>
-#include <cstring>
-#include <dlfcn.h>
 #include <mutex>
-#include <string>
-#include <vector>
 
-namespace opencl {
+namespace engine {
+
+typedef cl_program Program;
+typedef cl_mem Image;
 
 #define OPENCL_FUNCTIONS(X)                                                                                            \
     X(clGetPlatformIDs)                                                                                                \
@@ -57,8 +56,8 @@ inline const char *start() {
     return problem;
 }
 
-// A program's source, built; null with the compiler's messages if it does not compile.
-inline cl_program build(const std::string &text, const std::string &options, std::string &log) {
+// A program of OpenCL C, built; null with the compiler's messages if it does not compile.
+inline Program build(const std::string &text, const std::string &options, std::string &log) {
     const char *source = text.c_str();
     size_t length = text.size();
     cl_program program = clCreateProgramWithSource(context, 1, &source, &length, nullptr);
@@ -76,10 +75,7 @@ inline cl_program build(const std::string &text, const std::string &options, std
     return nullptr;
 }
 
-struct Parameter {
-    enum Kind { VALUE, POINTER, LOCAL, IMAGE } kind;
-    size_t size;
-};
+inline void release(Program program) { clReleaseProgram(program); }
 
 struct Kernel {
     cl_kernel handle;
@@ -99,7 +95,7 @@ inline size_t size_of(const std::string &type) {
 }
 
 // The kernel of a name, or one whose handle is null.
-inline Kernel kernel(cl_program program, const char *name) {
+inline Kernel kernel(Program program, const char *name) {
     Kernel found{};
     found.handle = clCreateKernel(program, name, nullptr);
     if (!found.handle)
@@ -125,10 +121,7 @@ inline Kernel kernel(cl_program program, const char *name) {
     return found;
 }
 
-struct Argument {
-    bool set = false;
-    uint64_t word = 0; // a value, an address, or an image
-};
+inline void release(const Kernel &kernel) { clReleaseKernel(kernel.handle); }
 
 // Runs a kernel and waits for it; OpenCL's error.
 inline int run(const Kernel &kernel, const std::vector<Argument> &arguments, const uint32_t groups[3],
@@ -149,7 +142,7 @@ inline int run(const Kernel &kernel, const std::vector<Argument> &arguments, con
     return error ? error : clFinish(queue);
 }
 
-inline cl_mem image(size_t width, size_t height, size_t depth) {
+inline Image image(size_t width, size_t height, size_t depth) {
     cl_image_format format = {CL_R, CL_FLOAT};
     cl_image_desc layout = {};
     layout.image_type = CL_MEM_OBJECT_IMAGE3D;
@@ -157,9 +150,11 @@ inline cl_mem image(size_t width, size_t height, size_t depth) {
     return clCreateImage(context, CL_MEM_READ_ONLY, &format, &layout, nullptr, nullptr);
 }
 
-inline int write_image(cl_mem image, const size_t extents[3], const void *texels) {
+inline void release(Image image) { clReleaseMemObject(image); }
+
+inline int write_image(Image image, const size_t extents[3], const void *texels) {
     const size_t origin[3] = {0, 0, 0};
     return clEnqueueWriteImage(queue, image, CL_TRUE, origin, extents, 0, 0, texels, 0, nullptr, nullptr);
 }
 
-} // namespace opencl
+} // namespace engine
