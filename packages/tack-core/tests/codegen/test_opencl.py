@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,6 +217,62 @@ def test_the_driver_is_told_how_exact_divisions_are(device: str) -> None:
     assert len(from_spirv(spirv, device, exact)) > len(from_spirv(spirv, device, ""))
 
 
+@pytest.mark.parametrize("call", ["pow(x[%i], x[%i])", "call.erf(x[%i])", "call.erfc(x[%i])"])
+def test_functions_that_may_be_far_off_are_ours_in_f32(call: str) -> None:
+    name = call.removeprefix("call.").partition("(")[0]
+    for dtype, own in (("f32", True), ("f64", False)):
+        text = f"""kernel k(x: {dtype}[]) {{
+          local i: i64
+          parallel i in (0:i64, dim(x, 0), 1:i64) {{
+            x[%i] = {call}
+          }}
+        }}"""
+        source = generate(parse(text), OPENCL).text
+        assert (f"= tack_{name}(" in source, f"= {name}(" in source) == (own, not own)
+
+
 def test_flags_of_modules_are_those_of_the_api() -> None:
     assert all(flag.startswith("-ze-") for flag in BUILD_FLAGS)
     assert f32.name in ATOMIC_DTYPES
+
+
+ASSEMBLY = """
+import sys
+from tack.runtime.level_zero import ocloc
+from tack.runtime.level_zero.program import BUILD_FLAGS
+print(ocloc.assembly(sys.stdin.buffer.read(), sys.argv[1], BUILD_FLAGS))
+"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_machine_code_as_text(device: str, tmp_path: Path) -> None:
+    """Where there is the disassembler under the name without a number, which is in a package of its own."""
+    library = ctypes.util.find_library("iga64")
+    assert library is not None, "it comes with the compiler"
+    (tmp_path / "libiga64.so").symlink_to(Path(ocloc.find().path).parent / library)
+    source = source_for(device, DIVIDE)
+    spirv = ocloc.compile_spirv(source.text, "k", f64=DEVICES[device], options=source.options)
+    done = subprocess.run(
+        [sys.executable, "-c", ASSEMBLY, device],
+        input=spirv,
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        check=True,
+    )
+    text = done.stdout.decode()
+    assert text.startswith(f"// {source.entry}\n")
+    assert "math.sqt" in text
+
+
+def test_machine_code_without_a_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(arguments: Any, sources: Any) -> tuple[int, dict[str, bytes]]:
+        status, files = invoke(arguments, sources)
+        return status, {name: data for name, data in files.items() if not name.endswith(".asm")}
+
+    invoke = ocloc.invoke
+    monkeypatch.setattr(ocloc, "invoke", without)
+    spirv = ocloc.compile_spirv(source_for("pvc", DIVIDE).text, "k", f64=True)
+    with pytest.raises(NotImplementedError, match=r"libiga64\.so.*package libigc-dev"):
+        ocloc.assembly(spirv, "pvc")
+    with pytest.raises(NotImplementedError, match="no machine code for the device 0x1234"):
+        ocloc.assembly(spirv, "0x1234")

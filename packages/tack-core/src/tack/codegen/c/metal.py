@@ -7,7 +7,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from tack.codegen.c.dialect import Dialect, Head, Slot
-from tack.codegen.c.metal_functions import FUNCTIONS
+from tack.codegen.c.f32_functions import spelled
 from tack.dtypes import DType
 
 __all__ = ["MSL"]
@@ -77,6 +77,10 @@ _ATTRIBUTES = {
 _PRECISE = """
     sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh exp exp2 log log2 log10 atan2
 """
+_SPELLED = {
+    **{f"as_{name}(": f"as_type<{name}>(" for name in ("f32", "i32", "u32")},
+    " sqrt(": " precise::sqrt(",
+}
 _OURS = ("expm1", "log1p", "cbrt", "hypot", "erf", "erfc", "pow")
 
 
@@ -128,7 +132,7 @@ class Msl(Dialect):
         "tack_cas": _CAS,
         "tack_fence": _FENCE,
         **{name: _COUNT.format(name=name, found=found) for name, found in _COUNTS.items()},
-        **FUNCTIONS,
+        **spelled(_SPELLED),
     }
     reserved = frozenset(
         [

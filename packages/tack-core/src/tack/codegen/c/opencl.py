@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from tack.codegen.c.dialect import Dialect
+from tack.codegen.c.f32_functions import spelled
 from tack.dtypes import DType
 
 __all__ = ["OPENCL", "OPENCL_WITHOUT_F64"]
@@ -47,7 +48,9 @@ _TYPES = {
     "f32": "float",
     "f64": "double",
 }
-
+# Whose error may be 16 ULP.
+_OURS_IN_F32 = ("erf", "erfc", "pow")
+_SPELLED = {"as_f32(": "as_float(", "as_i32(": "as_int(", "as_u32(": "as_uint("}
 
 # The error that OpenCL allows may turn a denormal into zero, which is not within what the language allows.
 _LOG1P = """\
@@ -88,7 +91,10 @@ class OpenCL(Dialect):
     has_shuffles = False
     precise_options = ("-cl-fp32-correctly-rounded-divide-sqrt",)
     fast_options = ("-cl-denorms-are-zero",)
-    library: ClassVar[dict[str, str]] = {f"tack_log1p_{t}": _LOG1P.format(T=t) for t in ("f32", "f64")}
+    library: ClassVar[dict[str, str]] = {
+        **{f"tack_log1p_{t}": _LOG1P.format(T=t) for t in ("f32", "f64")},
+        **spelled(_SPELLED),
+    }
     reserved = frozenset(
         [
             *_KEYWORDS.split(),
@@ -99,7 +105,9 @@ class OpenCL(Dialect):
     )
 
     def math(self, name: str, dtype: DType) -> str:
-        return f"tack_log1p_{dtype}" if name == "log1p" else name  # which are overloaded
+        if name == "log1p":
+            return f"tack_log1p_{dtype}"
+        return f"tack_{name}" if dtype.bits == 32 and name in _OURS_IN_F32 else name  # which are overloaded
 
     def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
         return f"__attribute__((reqd_work_group_size({', '.join(map(str, block))})))"

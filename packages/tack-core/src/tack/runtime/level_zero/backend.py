@@ -216,19 +216,29 @@ class ZeBackend(GpuBackend):
         )
 
     def inspect(self, ir: Any, mode: str, disjoint: bool) -> str:
-        """A typed kernel as OpenCL C (``"source"``) or SPIR-V (``"optimized"``)."""
+        """A typed kernel as OpenCL C (``"source"``), SPIR-V (``"optimized"``) or machine code (``"asm"``)."""
         from tack.runtime.gpu.launch import generate
 
         source = generate(self, ir, disjoint)
         if mode == "source":
             return str(source.text)
-        tool = shutil.which("spirv-dis")
-        if mode != "optimized" or tool is None:
-            hint = " without spirv-dis (package spirv-tools)" if mode == "optimized" else ""
-            raise NotImplementedError(f"{self.label} cannot show {mode!r}{hint}")
+        if mode not in ("optimized", "asm"):
+            return super().inspect(ir, mode, disjoint)
         spirv = ocloc.compile_spirv(source.text, ir.name, f64=self.features.f64, options=source.options)
-        done = subprocess.run([tool, "-"], input=spirv, capture_output=True, check=True)
-        return done.stdout.decode()
+        if mode == "asm":
+            return ocloc.assembly(spirv, f"{self.features.number:#06x}", (*BUILD_FLAGS, *source.options))
+        return _disassemble(spirv)
+
+
+def _disassemble(spirv: bytes) -> str:
+    """A module as text."""
+    tool = shutil.which("spirv-dis")
+    if tool is None:
+        raise NotImplementedError(
+            "SPIR-V is shown by spirv-dis, which is not installed (package spirv-tools)"
+        )
+    done = subprocess.run([tool, "-"], input=spirv, capture_output=True, check=True)
+    return done.stdout.decode()
 
 
 BACKEND: Final = ZeBackend

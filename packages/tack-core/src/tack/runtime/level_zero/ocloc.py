@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["OPTIONS", "Library", "compile_spirv", "find", "invoke"]
+__all__ = ["OPTIONS", "Library", "assembly", "compile_spirv", "find", "invoke"]
 
 # Of the language. They are in the keys of the cache, and so are those of the module (`program.BUILD_FLAGS`).
 OPTIONS: Final = ("-cl-std=CL1.2",)
@@ -116,6 +116,38 @@ def compile_spirv(text: str, name: str, *, f64: bool, options: Sequence[str] = (
         log = files.get(_LOG, b"").decode(errors="replace")
         raise RuntimeError(f"ocloc refuses the generated code:\n{_errors(log) or f'status {status}'}")
     return spirv
+
+
+def assembly(spirv: bytes, device: str, options: Sequence[str] = ()) -> str:
+    """The machine code of a module for a device, ``"pvc"`` or a number such as ``"0x0bd5"``, as text.
+
+    Raises:
+        NotImplementedError: ocloc finds no disassembler, or does not know the device.
+    """
+    given = (
+        "-spirv_input",
+        "-file",
+        "k.spv",
+        "-device",
+        device,
+        "-output",
+        "k",
+        "-options",
+        " ".join(options),
+    )
+    _, files = invoke(("compile", *given), {"k.spv": spirv})
+    code = next((data for file, data in files.items() if file.endswith(".bin")), None)
+    if code is None:
+        log = files.get(_LOG, b"").decode(errors="replace")
+        raise NotImplementedError(f"ocloc makes no machine code for the device {device}:\n{_errors(log)}")
+    _, files = invoke(("disasm", "-file", "k.bin", "-device", device, "-dump", "k"), {"k.bin": code})
+    found = {file: data.decode() for file, data in files.items() if file.endswith(".asm")}
+    if not found:
+        raise NotImplementedError(
+            "machine code is shown with libiga64.so, which ocloc does not find (Debian's package libigc-dev)"
+        )
+    names = {file: os.path.basename(file).removesuffix("_KernelHeap.asm") for file in found}
+    return "\n".join(f"// {names[file]}\n{text}" for file, text in sorted(found.items()))
 
 
 def _errors(log: str) -> str:

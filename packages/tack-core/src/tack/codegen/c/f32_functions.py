@@ -1,20 +1,22 @@
-"""Functions that MSL does not have, or has with a larger error than others, in MSL without f64.
+"""Functions that MSL or OpenCL C does not have, or has with a larger error than others, in C without f64.
 
 All are for f32, within 2 ULP but for ``erfc`` (4). What has to stay exact is done with ``fma`` and in sums of
-two terms, which a compiler that fuses multiplications with additions leaves right.
+two terms, which a compiler that fuses multiplications with additions leaves right. ``as_f32``, ``as_u32`` and
+``as_i32`` read the bits of a number as another type.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "spelled"]
 
 # x * 2^n in two steps, so that the factors are in range.
 _SCALED = """\
 static inline f32 tack_scaled(f32 x, i32 n) {
     const i32 half_n = n / 2;
-    return x * as_type<f32>((u32)(half_n + 127) << 23) * as_type<f32>((u32)(n - half_n + 127) << 23);
+    return x * as_f32((u32)(half_n + 127) << 23) * as_f32((u32)(n - half_n + 127) << 23);
 }
 """
 _EXP = """\
@@ -29,7 +31,7 @@ static inline f32 tack_exp(f32 high, f32 low) {
 _EXPM1 = """\
 static inline f32 tack_expm1(f32 x) {
     if (!(x < 88.73f))
-        return x > 0.0f ? as_type<f32>(0x7f800000u) : x;
+        return x > 0.0f ? as_f32(0x7f800000u) : x;
     if (x < -17.5f)
         return -1.0f;
     const f32 n = rint(x * 1.442695041f);
@@ -39,22 +41,22 @@ static inline f32 tack_expm1(f32 x) {
     p = fma(r * r, p, r);
     if (n == 0.0f)
         return p == 0.0f ? x : p;
-    const f32 scale = as_type<f32>((u32)((i32)n + 126) << 23);
+    const f32 scale = as_f32((u32)((i32)n + 126) << 23);
     return 2.0f * fma(scale, p, scale - 0.5f);
 }
 """
 # With 1 + x = 2^e * (1 + f) and s = f / (2 + f): log(1 + f) = f - f^2 / 2 + s * (f^2 / 2 + a series in s^2).
 _LOG1P = """\
 static inline f32 tack_log1p(f32 x) {
-    if (!(x > -1.0f && x < as_type<f32>(0x7f800000u)))
-        return x == -1.0f ? as_type<f32>(0xff800000u) : x > 0.0f ? x : x != x ? x : as_type<f32>(0x7fc00000u);
+    if (!(x > -1.0f && x < as_f32(0x7f800000u)))
+        return x == -1.0f ? as_f32(0xff800000u) : x > 0.0f ? x : x != x ? x : as_f32(0x7fc00000u);
     f32 f = x, e = 0.0f, c = 0.0f;
     if (x < -0.29f || x > 0.41f) {
         const f32 u = 1.0f + x;
         c = (x < 1.0f ? x - (u - 1.0f) : 1.0f - (u - x)) / u;
-        const u32 bits = as_type<u32>(u) + 0x004afb0du;  // from the square root of 1/2 on
+        const u32 bits = as_u32(u) + 0x004afb0du;  // from the square root of 1/2 on
         e = (f32)((i32)(bits >> 23) - 127);
-        f = as_type<f32>((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
+        f = as_f32((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
     }
     if (f == 0.0f)
         return e == 0.0f ? x : e * 0.693147182f;
@@ -68,7 +70,7 @@ static inline f32 tack_log1p(f32 x) {
 _CBRT = """\
 static inline f32 tack_cbrt(f32 x) {
     f32 a = fabs(x), scale = 1.0f;
-    if (!(a > 0.0f && a < as_type<f32>(0x7f800000u)))
+    if (!(a > 0.0f && a < as_f32(0x7f800000u)))
         return x;
     if (a < 0x1p-100f) {
         a *= 0x1p72f;
@@ -77,7 +79,7 @@ static inline f32 tack_cbrt(f32 x) {
         a *= 0x1p-72f;
         scale = 0x1p24f;
     }
-    f32 t = as_type<f32>(as_type<u32>(a) / 3u + 709921077u);
+    f32 t = as_f32(as_u32(a) / 3u + 709921077u);
     for (int k = 0; k < 2; ++k) {
         const f32 r = t * t * t;
         t = t * ((r + a + a) / (r + r + a));
@@ -89,7 +91,7 @@ static inline f32 tack_cbrt(f32 x) {
 _HYPOT = """\
 static inline f32 tack_hypot(f32 x, f32 y) {
     if (isinf(x) || isinf(y))
-        return as_type<f32>(0x7f800000u);
+        return as_f32(0x7f800000u);
     f32 a = fabs(x), b = fabs(y);
     if (a != a || b != b)
         return a + b;
@@ -108,7 +110,7 @@ static inline f32 tack_hypot(f32 x, f32 y) {
     }
     a *= scale;
     b *= scale;
-    return precise::sqrt(fma(a, a, b * b)) * back;
+    return sqrt(fma(a, a, b * b)) * back;
 }
 """
 # exp(-x^2), where the square is a sum of two terms, times a polynomial for (1 + 2 x) exp(x^2) erfc(x) in
@@ -154,7 +156,7 @@ static inline f32 tack_erfc(f32 x) {
 # log2 as a sum of two terms, times y, and 2 to that. With m = (1 + s) / (1 - s): log(m) = 2 s + a series.
 _POW = """\
 static inline f32 tack_pow(f32 x, f32 y) {
-    const f32 infinity = as_type<f32>(0x7f800000u);
+    const f32 infinity = as_f32(0x7f800000u);
     if (y == 0.0f || x == 1.0f)
         return 1.0f;
     if (x != x || y != y)
@@ -163,19 +165,19 @@ static inline f32 tack_pow(f32 x, f32 y) {
     if (fabs(y) == infinity)
         return a == 1.0f ? 1.0f : (a > 1.0f) == (y > 0.0f) ? infinity : 0.0f;
     const bool whole = trunc(y) == y, odd = whole && fabs(y) < 0x1p24f && ((i32)y & 1);
-    const f32 sign = odd && as_type<i32>(x) < 0 ? -1.0f : 1.0f;
+    const f32 sign = odd && as_i32(x) < 0 ? -1.0f : 1.0f;
     if (a == 0.0f || a == infinity)
         return sign * ((a > 0.0f) == (y > 0.0f) ? infinity : 0.0f);
     if (x < 0.0f && !whole)
-        return as_type<f32>(0x7fc00000u);
+        return as_f32(0x7fc00000u);
     f32 e = 0.0f;
     if (a < 0x1p-126f) {
         a *= 0x1p24f;
         e = -24.0f;
     }
-    const u32 bits = as_type<u32>(a) + 0x004afb0du;
+    const u32 bits = as_u32(a) + 0x004afb0du;
     e += (f32)((i32)(bits >> 23) - 127);
-    const f32 m = as_type<f32>((bits & 0x007fffffu) + 0x3f3504f3u);
+    const f32 m = as_f32((bits & 0x007fffffu) + 0x3f3504f3u);
     const f32 f = m - 1.0f, g = m + 1.0f, s = f / g;
     const f32 s_low = (fma(-s, g, f) - s * (m - (g - 1.0f))) / g;
     const f32 q = s * s, q_low = fma(s, s, -q) + 2.0f * s * s_low;
@@ -211,3 +213,13 @@ FUNCTIONS: Final = {
     "tack_erfc": _ERFC_WHOLE,
     "tack_pow": _POW,
 }
+
+
+def spelled(words: Mapping[str, str]) -> dict[str, str]:
+    """The functions with some words replaced by a dialect's own."""
+    found = {}
+    for name, text in FUNCTIONS.items():
+        for word, own in words.items():
+            text = text.replace(word, own)
+        found[name] = text
+    return found
