@@ -88,8 +88,9 @@ def test_machine_code_that_the_driver_refuses_is_made_again_from_spirv(run: Run)
     assert run(same + "emulated.revision(7)\n") == (4, [])
 
 
-def test_code_is_stored_without_machine_code_where_there_is_none(run: Run) -> None:
-    assert run("emulated.fail('zeModuleGetNativeBinary', 0x78000003)\n") == (2, KERNELS)
+@pytest.mark.parametrize("call", [1, 2])
+def test_code_is_stored_without_machine_code_where_there_is_none(run: Run, call: int) -> None:
+    assert run(f"emulated.fail('zeModuleGetNativeBinary', 0x78000003, {call})\n") == (2, KERNELS)
     assert run() == (2, [])
 
 

@@ -133,7 +133,8 @@ def test_the_scenario_with_a_slow_device(emulated: Loader) -> None:
     assert emulated.violations() == []
 
 
-def test_spirv_that_the_driver_refuses(emulated: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", [0, 1, 2], ids="the log's call {} fails".format)
+def test_spirv_that_the_driver_refuses(emulated: Loader, monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     from tack.runtime.level_zero import ocloc
 
     @tack.kernel
@@ -149,9 +150,11 @@ def test_spirv_that_the_driver_refuses(emulated: Loader, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(ocloc, "compile_spirv", nothing)
     before = emulated.alive()
-    with pytest.raises(
-        RuntimeError, match=r"Kernel 'broken' failed on Level Zero: the driver refuses the SP"
-    ):
+    if call:
+        emulated.fail("zeModuleBuildLogGetString", INVALID_ARGUMENT, call)
+    message = r"Kernel 'broken' failed on Level Zero: the driver refuses the SPIR-V: .*MODULE_BUILD_FAILURE"
+    with pytest.raises(RuntimeError, match=message) as caught:
         broken(tack.ones(3))
+    assert ("error" in str(caught.value)) == (call == 0), "what the log says"
     after = emulated.alive()
     assert [after[kind] - before[kind] for kind in ("modules", "kernels", "logs")] == [0, 0, 0]
