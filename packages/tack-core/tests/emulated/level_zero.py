@@ -155,6 +155,7 @@ def install(target: str) -> Loader:
     """The emulated loader in the place of the real one, for this process, and a compiler that it understands.
 
     ``target`` says what runs the kernels: ``"opencl-emu"``, the system's C++ compiler, or ``"opencl-pocl"``.
+    With ``TACK_TEST_F64=0`` in the environment devices have no f64 at first.
 
     Raises:
         RuntimeError: something that this needs is not installed, or a loader is in use already.
@@ -173,6 +174,7 @@ def install(target: str) -> Loader:
     missing = found.missing()
     if missing is not None:
         raise RuntimeError(f"the emulation needs {missing} (packages pocl-opencl-icd and ocl-icd-libopencl1)")
+    found.features(f64=os.environ.get("TACK_TEST_F64") != "0")
     replaced: Any = ocloc
     replaced.find = lambda: ocloc.Library("", "emulated")
     replaced.compile_spirv = _compile_native if target == "opencl-emu" else _keep_source
