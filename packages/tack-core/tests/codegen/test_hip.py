@@ -152,6 +152,29 @@ def test_shuffles_stay_among_32_lanes() -> None:
     assert "if (lane < 32)" in text
 
 
+ALIASES = """kernel k(f: f32[], u: u32[], o: u32[]) {
+  local i: i64
+  parallel i in (0:i64, 1:i64, 1:i64) {
+    f[0:i64] = 1.0:f32
+    o[0:i64] = u[0:i64]
+    u[0:i64] = 0:u32
+    f[1:i64] = f[0:i64]
+  }
+}"""
+
+
+@pytest.mark.parametrize("architecture", CLANG_ARCHITECTURES)
+def test_arrays_of_two_types_may_overlap(architecture: str) -> None:
+    """Without the attribute of types, clang moves the load of `u` before the store to `f`."""
+    amd.require(amd.clang_missing())
+    text = generate(parse(ALIASES), HIP).text
+    accesses = re.compile(r"^\s+global_(store|load)_", re.MULTILINE)
+    order = ["store", "load", "store", "store", "load", "store"]
+    assert accesses.findall(amd.clang(text, architecture))[:6] == order
+    without = amd.clang(text.replace(HIP.may_alias, ""), architecture)
+    assert accesses.findall(without)[0] == "load", "the attribute is needed"
+
+
 def body(kind: str, count: int) -> ir.Kernel:
     return parse(f"""kernel k(x: i32[]) {{
       local i: i64

@@ -29,6 +29,8 @@ _FLAGS = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"
 _STATIC = ("-static-libstdc++", "-static-libgcc")
 _EXPORTED = "{ global: ze*; emu_*; local: *; };"
 _LIVE = ("contexts", "lists", "pools", "events", "modules", "kernels", "images", "logs", "device", "host")
+# Whether devices have it unless a test says otherwise.
+_F64 = os.environ.get("TACK_TEST_F64") != "0"
 # What the emulation's modules are made from; see libze_loader.cpp.
 _SPIRV = b"SPIR-V of the emulation\n"
 _DEVICE_LOST, _INVALID_ARGUMENT = 0x70000001, 0x78000004
@@ -78,7 +80,7 @@ class Loader:
         self._library.emu_limit(ctypes.c_uint64(nbytes), ctypes.c_uint64(largest))
 
     def features(
-        self, *, f64: bool = True, samplers: bool = True, group: int = 1024, image: int = 2048
+        self, *, f64: bool = _F64, samplers: bool = True, group: int = 1024, image: int = 2048
     ) -> None:
         """What devices that start from now on report."""
         self._library.emu_features(int(f64), int(samplers), group, image)
@@ -174,7 +176,7 @@ def install(target: str) -> Loader:
     missing = found.missing()
     if missing is not None:
         raise RuntimeError(f"the emulation needs {missing} (packages pocl-opencl-icd and ocl-icd-libopencl1)")
-    found.features(f64=os.environ.get("TACK_TEST_F64") != "0")
+    found.features()
     replaced: Any = ocloc
     replaced.find = lambda: ocloc.Library("", "emulated")
     replaced.compile_spirv = _compile_native if target == "opencl-emu" else _keep_source

@@ -38,6 +38,7 @@ class Cuda(Dialect):
         "f32": "float",
         "f64": "double",
     }
+    may_alias = ""
     entry = 'extern "C" __global__'
     function = "static __device__ __forceinline__"
     constant = "static __constant__ const"

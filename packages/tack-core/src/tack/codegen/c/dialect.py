@@ -38,6 +38,8 @@ class Dialect:
         name: of the language, for people.
         types: the C type of each scalar type that the language has, by its name.
         prelude: what a unit starts with.
+        may_alias: the attribute of a type whose elements may be read and written as another one's, because
+            arrays may overlap; empty where the compiler takes all types so.
         suffixes: of integer literals, by type.
         entry, function: the qualifiers of a kernel and of the functions that it calls.
         constant, shared: of a constant table and of a workgroup's array.
@@ -70,6 +72,7 @@ class Dialect:
     types: ClassVar[dict[str, str]]
     suffixes: ClassVar[dict[str, str]] = {"u32": "u", "i64": "ll", "u64": "ull"}
     prelude: str = ""
+    may_alias: str = " __attribute__((__may_alias__))"
     entry: str
     function: str
     constant: str

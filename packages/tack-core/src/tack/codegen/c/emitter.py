@@ -50,7 +50,8 @@ class Unit:
     def text(self, functions: Sequence[str]) -> str:
         """The whole text, given the functions that launches call."""
         d = self.dialect
-        types = "".join(f"typedef {d.types[t.name]} {t.name};\n" for t in ALL_DTYPES if t.name in d.types)
+        names = [t.name for t in ALL_DTYPES if t.name in d.types]
+        types = "".join(f"typedef {d.types[name]} {name}{d.may_alias};\n" for name in names)
         parts = [*self.pieces.values(), *functions]
         for name, text in reversed(d.library.items()):
             if any(f"{name}(" in part for part in parts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tack.codegen.c.cuda import Cuda
+from tack.codegen.c.dialect import Dialect
 from tack.dtypes import DType
 
 __all__ = ["HIP"]
@@ -18,6 +19,7 @@ _SCOPE = "__ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT"
 
 class Hip(Cuda):
     name = "HIP C"
+    may_alias = Dialect.may_alias
     max_shared_bytes = 64 << 10
     max_local_bytes = 120 << 10  # of a lane, whose stack has 128 KiB
     texture = "hipTextureObject_t"
