@@ -1,6 +1,13 @@
 /* The base of tack.Kernel: calling one. */
 #include "native.h"
 
+#include <structmember.h>
+
+/* What Python.h hides from the stable ABI of 3.11. It is as old as 3.9, but classes that derive from this one have it
+ * from 3.12 on only; before, they are called with a tuple. */
+#define HAVE_VECTORCALL (1UL << 11)
+#define ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
+
 /* --- binding ----------------------------------------------------------------------------------- */
 
 /* The arguments in parameter order, borrowed. False: the Python path binds them, or says why it cannot. */
@@ -31,6 +38,8 @@ bind(KernelObject *self, PyObject *args, PyObject *kwargs, PyObject **out, int *
     return named == 0;
 }
 
+static PyObject *kernel_vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
+
 /* _bind_natively(params, positional): what a call with positional arguments needs. */
 static PyObject *
 kernel_set_params(PyObject *object, PyObject *args)
@@ -42,6 +51,7 @@ kernel_set_params(PyObject *object, PyObject *args)
     PyObject *old = self->params;
     self->params = Py_NewRef(params);
     Py_XDECREF(old);
+    self->vectorcall = kernel_vectorcall;
     Py_RETURN_NONE;
 }
 
@@ -231,6 +241,37 @@ kernel_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return result;
 }
 
+/* The arguments as a tuple and a dictionary, for `kernel_call`. */
+static PyObject *
+call_with_tuple(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *tuple = PyTuple_New(count), *kwargs = names ? PyDict_New() : NULL, *result = NULL;
+    bool made = tuple && (!names || kwargs);
+    for (Py_ssize_t k = 0; made && k < count; k++)
+        made = PyTuple_SetItem(tuple, k, Py_NewRef(args[k])) == 0;
+    for (Py_ssize_t k = 0; made && names && k < PyTuple_Size(names); k++)
+        made = PyDict_SetItem(kwargs, PyTuple_GetItem(names, k), args[count + k]) == 0;
+    if (made)
+        result = kernel_call(self, tuple, kwargs);
+    Py_XDECREF(tuple);
+    Py_XDECREF(kwargs);
+    return result;
+}
+
+static PyObject *
+kernel_vectorcall(PyObject *self, PyObject *const *args, size_t nargs, PyObject *names)
+{
+    KernelObject *kernel = (KernelObject *)self;
+    Py_ssize_t count = (Py_ssize_t)(nargs & ~ARGUMENTS_OFFSET);
+    PyObject *result = NULL;
+    if (state.enabled && kernel->params && !names && count == kernel->positional && count <= MAX_ARGS) {
+        Status status = dispatch(kernel, args, (int)count, &result);
+        if (status == DONE || status == FAILED)
+            return result;
+    }
+    return call_with_tuple(self, args, count, names);
+}
+
 /* --- the type ---------------------------------------------------------------------------------- */
 
 int
@@ -297,6 +338,11 @@ static PyMethodDef kernel_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef kernel_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(KernelObject, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot kernel_slots[] = {
     {Py_tp_doc, "The base of tack.Kernel."},
     {Py_tp_call, kernel_call},
@@ -304,12 +350,13 @@ static PyType_Slot kernel_slots[] = {
     {Py_tp_clear, kernel_clear},
     {Py_tp_dealloc, kernel_dealloc},
     {Py_tp_methods, kernel_methods},
+    {Py_tp_members, kernel_members},
     {0, NULL},
 };
 
 PyType_Spec kernel_spec = {
     .name = "tack._native.KernelBase",
     .basicsize = sizeof(KernelObject),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC | HAVE_VECTORCALL,
     .slots = kernel_slots,
 };

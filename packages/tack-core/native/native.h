@@ -273,6 +273,7 @@ void pool_run(PyObject *pool, void (*launch)(void *, int64_t, int64_t), void *sl
 /* The base of tack.Kernel. */
 typedef struct KernelObject {
     PyObject_HEAD
+    PyObject *(*vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
     PyObject *params;   /* names, in order */
     PyObject *defaults; /* one per parameter, or NULL: not known yet */
     int positional;     /* how many arguments need no binding; -1: any call does */
