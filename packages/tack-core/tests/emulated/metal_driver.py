@@ -30,6 +30,9 @@ class Control:
         self.gate = threading.Event()
         self.gate.set()
         self.memory = _MEMORY  # bytes of all buffers and textures
+        self.name = "Emulated GPU"
+        self.system = 15  # macOS
+        self.filters = True  # whether texture units interpolate f32
         self.calls: Counter[str] = Counter()
         self.misuse: list[str] = []  # what was found where no exception goes anywhere
         self.objects: dict[str, weakref.WeakSet[Any]] = {}

@@ -102,6 +102,62 @@ def test_new_memory_is_zero_and_large_buffers_are_reused() -> None:
     assert not again.numpy().any()
 
 
+@pytest.mark.parametrize("dtype", [tack.u8, tack.i16, tack.i32, tack.u64, tack.f32], ids=str)
+def test_fills_of_every_pattern(dtype: tack.DType) -> None:
+    """A byte that repeats is the GPU's own fill, up to the 127 that PyObjC takes; others are copies."""
+    x = tack.zeros(100_003, dtype)
+    for value in (0, 1, 77, 127, dtype.max if dtype.is_integer else -1.5, -1 if dtype.is_signed else 128):
+        x[1:].fill(value)
+        x[8:-3].fill(value)
+        assert (x.numpy()[1:] == np.array(value, dtype.numpy)).all()
+
+
+@tack.kernel
+def middle(tex: Any, out: Any) -> None:
+    for i in range(out.shape[0]):
+        out[i] = tex.sample(0.5, 0.5, 0.5)
+
+
+def samples(shape: tuple[int, int, int]) -> tuple[float, int]:
+    """What a kernel finds in the middle of a volume of the number 5, and how many textures were made."""
+    CONTROL.calls.clear()
+    out = tack.zeros(3)
+    texture = tack.Texture3D(tack.full(shape, 5.0))
+    middle(texture, out)
+    return out[2], CONTROL.calls["newTextureWithDescriptor_"]
+
+
+def test_volumes_that_texture_units_do_not_take_are_sampled_by_code() -> None:
+    assert samples((2, 3, 2048)) == (5.0, 1)
+    assert samples((2, 3, 2049)) == (5.0, 0)
+    assert samples((2049, 2, 2)) == (5.0, 0)
+    CONTROL.filters = False
+    try:
+        assert samples((2, 3, 4)) == (5.0, 0)
+    finally:
+        CONTROL.filters = True
+
+
+def test_no_memory_for_a_texture() -> None:
+    x = tack.zeros((2, 2, 2))
+    CONTROL.fail("newTextureWithDescriptor_")
+    with pytest.raises(MemoryError, match=r"cannot allocate a texture of 32 bytes on Metal"):
+        tack.Texture3D(x)
+    assert tack.Texture3D(x).storage.numpy().shape == (2, 2, 2)
+
+
+def test_no_memory_for_an_array() -> None:
+    """What is kept for reuse is given back first; the error says how much there is."""
+    kept = tack.full(1 << 20, 1.0)
+    del kept
+    CONTROL.calls.clear()
+    CONTROL.fail("newBufferWithLength_options_")
+    assert tack.full(100, 2.0)[99] == 2
+    assert CONTROL.calls["newBufferWithLength_options_"] > 1
+    with pytest.raises(MemoryError, match=r"cannot allocate 32\.00 GiB on Metal: .* is free, and an array"):
+        tack.empty(1 << 33, tack.f32)
+
+
 def test_an_mtl_buffer_is_wrapped_without_a_copy() -> None:
     x = tack.asarray(np.arange(16, dtype=np.float32))
     handle, kind, size, uuid = x.share()

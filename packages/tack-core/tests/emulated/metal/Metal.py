@@ -8,6 +8,7 @@ that work still needs. Names and values are those of PyObjC's metadata.
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 import queue
 import tempfile
@@ -31,6 +32,7 @@ MTLResourceUsageRead = 1
 MTLResourceUsageWrite = 2
 MTLGPUFamilyMetal3 = 5001
 MTLLanguageVersion3_0 = 196608
+MTLLanguageVersion3_2 = 196610
 MTLMathModeSafe = 0
 MTLMathModeRelaxed = 1
 MTLBarrierScopeBuffers = 1
@@ -41,6 +43,21 @@ MTLCommandBufferStatusError = 5
 MTLTextureType3D = 7
 MTLPixelFormatR32Float = 55
 MTLTextureUsageShaderRead = 1
+
+# Of each selector: the types of its result and arguments (tools/metal_metadata.py).
+_SELECTORS = json.loads(Path(__file__).with_name("metadata.json").read_text())["selectors"]
+# The objects that stand for Python's in each type of Objective-C.
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "@": lambda x: x is None or isinstance(x, str | _Object | MTLCompileOptions | MTLTextureDescriptor),
+    "Q": lambda x: type(x) is int and 0 <= x < 1 << 64,
+    "q": lambda x: type(x) is int and -(1 << 63) <= x < 1 << 63,
+    "z": lambda x: type(x) is int and -128 <= x < 128,  # a char, and so is an unsigned one
+    "^v": lambda x: isinstance(x, bytes),
+    "^@": lambda x: x is None,  # where the bridge puts what it returns beside the result
+    "{MTLSize=QQQ}": lambda x: isinstance(x, MTLSize) and all(map(_TYPES["Q"], x)),
+    "{MTLOrigin=QQQ}": lambda x: isinstance(x, MTLOrigin) and all(map(_TYPES["Q"], x)),
+    "{_NSRange=QQ}": lambda x: isinstance(x, tuple) and len(x) == 2 and all(map(_TYPES["Q"], x)),
+}
 
 _MAX_BUFFER = 1 << 34
 _GPU = 1 << 56  # what is added to the host's address
@@ -66,9 +83,13 @@ def selector(nil: bool = False, error: bool = False) -> Callable[[Any], Any]:
 
     def decorate(method: Any) -> Any:
         name = method.__name__
+        _, *types = _SELECTORS[name]
 
         @wraps(method)
         def call(self: Any, *args: Any) -> Any:
+            expect(len(args) == len(types), f"{name} takes {len(types)} arguments")
+            for number, (type_, value) in enumerate(zip(types, args, strict=True)):
+                expect(_TYPES[type_](value), f"argument {number} of {name} is {value!r}, no {type_}")
             if CONTROL.begin(name):
                 if error:
                     return None, NSError(f"{name} was made to fail")
@@ -110,7 +131,7 @@ class MTLDevice(_Object):
 
     @selector()
     def name(self) -> str:
-        return "Emulated GPU"
+        return CONTROL.name
 
     @selector()
     def registryID(self) -> int:
@@ -118,11 +139,11 @@ class MTLDevice(_Object):
 
     @selector()
     def supportsFamily_(self, family: int) -> bool:
-        return family == MTLGPUFamilyMetal3
+        return family == MTLGPUFamilyMetal3 and CONTROL.system >= 13
 
     @selector()
     def supports32BitFloatFiltering(self) -> bool:
-        return True
+        return CONTROL.filters
 
     @selector()
     def maxBufferLength(self) -> int:
@@ -157,13 +178,14 @@ class MTLDevice(_Object):
     @selector(error=True)
     def newLibraryWithSource_options_error_(self, source: str, options: Any, out: None) -> Any:
         expect(out is None, "an out-parameter is None")
-        expect(options.version == MTLLanguageVersion3_0, "the language version")
+        newest = MTLLanguageVersion3_2 if CONTROL.system >= 15 else MTLLanguageVersion3_0
+        expect(options.version == newest, "the language version")
         expect(options.math in (MTLMathModeSafe, MTLMathModeRelaxed), "fast math is on by default")
         try:
             image = msl.compile(source)
         except msl.MslError as error:
             return None, NSError(str(error))
-        return MTLLibrary(source, image), None
+        return MTLLibrary(source, image, options), None
 
     @selector(error=True)
     def newComputePipelineStateWithFunction_error_(self, function: Any, out: None) -> Any:
@@ -314,7 +336,7 @@ class MTLTexture(_Object):
 class MTLCompileOptions:
     @classmethod
     def alloc(cls) -> MTLCompileOptions:
-        return cls()
+        return _MathModeOptions() if CONTROL.system >= 15 else cls()
 
     def init(self) -> MTLCompileOptions:
         self.version, self.math = -1, 2  # the fast mode
@@ -323,16 +345,21 @@ class MTLCompileOptions:
     def setLanguageVersion_(self, version: int) -> None:
         self.version = version
 
-    def setMathMode_(self, mode: int) -> None:
-        self.math = mode
-
     def setFastMathEnabled_(self, on: bool) -> None:
         self.math = 2 if on else MTLMathModeSafe
 
 
+class _MathModeOptions(MTLCompileOptions):
+    """Those of macOS 15 and later."""
+
+    def setMathMode_(self, mode: int) -> None:
+        self.math = mode
+
+
 class MTLLibrary(_Object):
-    def __init__(self, source: str, image: bytes) -> None:
+    def __init__(self, source: str, image: bytes, options: MTLCompileOptions) -> None:
         super().__init__()
+        self.options = options
         self.functions = {function.name: function for function in msl.functions(source)}
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
             Path(file.name).write_bytes(image)

@@ -41,8 +41,7 @@ def pyobjc_id(item: Any) -> int:
 
 def objc_object(*, c_void_p: Any) -> Any:
     """The object at an address."""
-    address = c_void_p.value if isinstance(c_void_p, ctypes.c_void_p) else c_void_p
-    return ctypes.cast(address, ctypes.py_object).value
+    return ctypes.cast(c_void_p.value, ctypes.py_object).value
 
 
 class varlist:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
 import platform
@@ -142,7 +143,8 @@ class MetalBackend(GpuBackend):
         return api.objc.pyobjc_id(buffer.memory), buffer.start + array.address - buffer.address
 
     def wrap_dlpack(self, tensor: Import) -> Buffer:
-        memory = api.objc.objc_object(c_void_p=tensor.data) if tensor.data else None
+        address = ctypes.c_void_p(tensor.data)
+        memory = api.objc.objc_object(c_void_p=address) if tensor.data else None
         return self._wrap(memory, tensor.offset, tensor.dtype, tensor.shape, (memory, tensor.owner))
 
     def share(self, array: Array) -> SharedMemory:

@@ -177,7 +177,7 @@ class MetalBuffer(Buffer):
         if (at | nbytes) % _UNIT:
             self._settled()[offset : offset + nbytes] = np.frombuffer(pattern * count, np.uint8)
             return
-        if pattern == pattern[:1] * len(pattern):
+        if pattern == pattern[:1] * len(pattern) and pattern[0] < 128:  # PyObjC takes a signed char
             self.queue.blit(
                 lambda encoder: encoder.fillBuffer_range_value_(self.memory, (at, nbytes), pattern[0]),
                 (self,),

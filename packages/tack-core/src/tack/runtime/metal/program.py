@@ -37,11 +37,12 @@ def compile_library(device: Any, artifact: bytes) -> Any:
     """
     text = artifact.decode()
     options = api.metal.MTLCompileOptions.alloc().init()
-    options.setLanguageVersion_(api.metal.MTLLanguageVersion3_0)
-    if hasattr(options, "setMathMode_"):  # from macOS 15 on
+    if hasattr(options, "setMathMode_"):  # from macOS 15 on, as 3.2, which has a fence for the device
+        options.setLanguageVersion_(api.metal.MTLLanguageVersion3_2)
         relaxed = text.startswith(_RELAXED)
         options.setMathMode_(api.metal.MTLMathModeRelaxed if relaxed else api.metal.MTLMathModeSafe)
     else:
+        options.setLanguageVersion_(api.metal.MTLLanguageVersion3_0)
         options.setFastMathEnabled_(False)
     library, error = device.newLibraryWithSource_options_error_(text, options, None)
     if library is None:
