@@ -38,9 +38,9 @@ def start() -> Any:
             import Metal
             import objc as bridge
         except ImportError as error:
-            where = "" if platform.system() == "Darwin" else ", which exists on macOS only"
+            where = "" if platform.system() == "Darwin" else ", which exists on macOS only,"
             raise RuntimeError(
-                f"the package pyobjc-framework-Metal{where}, is not installed or does not load"
+                f"the package pyobjc-framework-Metal{where} is not installed or does not load"
             ) from error
         metal, objc = Metal, bridge
         os.register_at_fork(after_in_child=_note_fork)
