@@ -57,11 +57,12 @@ class MetalBackend(GpuBackend):
         self._pool = Pool(self.queue)
 
     def describe(self) -> dict[str, str]:
-        free = max(0, self.device.recommendedMaxWorkingSetSize() - self.device.currentAllocatedSize())
-        total = format_size(self.device.recommendedMaxWorkingSetSize())
+        with api.pool():
+            name, total = str(self.device.name()), self.device.recommendedMaxWorkingSetSize()
+            free = max(0, total - self.device.currentAllocatedSize())
         return {
-            "name": str(self.device.name()),
-            "memory": f"{total}, of which {format_size(free)} is free",
+            "name": name,
+            "memory": f"{format_size(total)}, of which {format_size(free)} is free",
             "system": f"macOS {platform.mac_ver()[0]}",
         }
 
@@ -79,7 +80,8 @@ class MetalBackend(GpuBackend):
     def wrap_ptr(self, ptr: Any, dtype: DType, shape: tuple[int, ...], owner: object = None) -> Buffer:
         """See `Backend.wrap_ptr`; ``ptr`` is an ``MTLBuffer``, or a pair of one and an offset in bytes."""
         memory, start = ptr if isinstance(ptr, tuple) and len(ptr) == 2 else (ptr, 0)
-        return self._wrap(memory, operator.index(start), dtype, shape, owner)
+        with api.pool():
+            return self._wrap(memory, operator.index(start), dtype, shape, owner)
 
     def _wrap(self, memory: Any, start: int, dtype: DType, shape: tuple[int, ...], owner: object) -> Buffer:
         nbytes = dtype.itemsize * math.prod(shape)
@@ -144,8 +146,9 @@ class MetalBackend(GpuBackend):
 
     def wrap_dlpack(self, tensor: Import) -> Buffer:
         address = ctypes.c_void_p(tensor.data)
-        memory = api.objc.objc_object(c_void_p=address) if tensor.data else None
-        return self._wrap(memory, tensor.offset, tensor.dtype, tensor.shape, (memory, tensor.owner))
+        with api.pool():
+            memory = api.objc.objc_object(c_void_p=address) if tensor.data else None
+            return self._wrap(memory, tensor.offset, tensor.dtype, tensor.shape, (memory, tensor.owner))
 
     def share(self, array: Array) -> SharedMemory:
         from tack.runtime.sharing import SharedMemory
@@ -154,10 +157,9 @@ class MetalBackend(GpuBackend):
         buffer = cast("MetalBuffer", array._buffer)
         if buffer.memory is None:
             raise RuntimeError("an array without elements has no memory to share")
-        number = int(self.device.registryID())
-        return SharedMemory(
-            buffer.memory, "mtl_buffer", int(buffer.memory.length()), uuid.UUID(int=number).bytes
-        )
+        with api.pool():
+            number, size = int(self.device.registryID()), int(buffer.memory.length())
+        return SharedMemory(buffer.memory, "mtl_buffer", size, uuid.UUID(int=number).bytes)
 
     # Launches.
 
@@ -218,11 +220,9 @@ class MetalBackend(GpuBackend):
         """See `Backend.cache_target`. macOS compiles the source, so its version is that of the compiler."""
         from tack.runtime.metal.program import OPTIONS
 
-        return (
-            ("gpu", str(self.device.name())),
-            ("system", platform.mac_ver()[0]),
-            ("options", OPTIONS),
-        )
+        with api.pool():
+            name = str(self.device.name())
+        return (("gpu", name), ("system", platform.mac_ver()[0]), ("options", OPTIONS))
 
     def inspect(self, ir: Any, mode: str, disjoint: bool) -> str:
         """A typed kernel as MSL (``"source"``)."""
