@@ -2,7 +2,8 @@
 
 ``python -m codegen.fuzz integers 10000``, run in the tests' folder, tries that many kernels. It is
 a program of its own because wrong code may crash the process. With ``cuda`` as third argument it runs
-emulated CUDA C, with ``cuda-checked`` such that undefined behaviour ends the process.
+emulated CUDA C, with ``cuda-checked`` such that undefined behaviour ends the process. ``metal`` is MSL, which
+takes ``integers`` and ``singles``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from emulated import compiler
-from emulated.harness import Emulated
+from emulated.harness import Emulated, EmulatedMsl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ir.strategies import arguments, kernels, launches
@@ -49,6 +50,7 @@ FLOAT_OPERATORS = ("add", "sub", "div", "floordiv", "mod", "shl", "shr", "bitand
 KERNELS = {
     "integers": kernels(dtypes=[d for d in ALL_DTYPES if d.is_integer]),
     "floats": kernels(dtypes=(f32, f64, i32), functions=EXACT, binary=FLOAT_OPERATORS),
+    "singles": kernels(dtypes=(f32, i32), functions=EXACT, binary=FLOAT_OPERATORS),
 }
 
 
@@ -72,6 +74,7 @@ TARGETS = {
     "cuda-checked": functools.partial(Emulated, options=compiler.CHECKED),
     "hip": functools.partial(Emulated, wavefront=32),
     "hip-64": functools.partial(Emulated, wavefront=64),
+    "metal": EmulatedMsl,
 }
 
 
@@ -80,8 +83,11 @@ def runs_on(target: str, kernel: ir.Kernel) -> bool:
     if target == "cpu":
         return True
     dtypes = {p.name: p.type.dtype for p in kernel.params if isinstance(p.type, ir.Array)}
-    narrow = any(isinstance(n, ir.Atomic) and dtypes[n.array].bits < 32 for n in walk(kernel))
-    return not narrow and not rereads(kernel)  # every thread runs it
+    atomics = [dtypes[n.array] for n in walk(kernel) if isinstance(n, ir.Atomic)]
+    if target == "metal" and any(isinstance(n, ir.Print) for n in walk(kernel)):
+        return False
+    taken = (32,) if target == "metal" else (32, 64)
+    return all(dtype.bits in taken for dtype in atomics) and not rereads(kernel)  # every thread runs it
 
 
 def fitting(bounds: ir.Range, launch: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -138,7 +144,7 @@ def main(kind: str, count: int, target: str = "cpu") -> None:
     @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(KERNELS[kind], st.data())
     def run(kernel: ir.Kernel, data: st.DataObject) -> None:
-        if kind == "floats":
+        if kind != "integers":
             kernel = replace(kernel, fastmath=False)
             if any(map(shows_nan_or_zero, walk(kernel))):
                 return

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ir.strategies import _Builder, numbers
 
 from codegen.fuzz import EXACT, FLOAT_OPERATORS, TARGETS, same
-from tack.dtypes import DType, f64, i8, i32, i64, u64
+from tack.dtypes import DType, f32, f64, i8, i32, i64, u64
 from tack.ir import interpreter
 from tack.ir import nodes as ir
 from tack.ir.passes.participation import participation
@@ -244,11 +244,13 @@ def workgroup_kernels(draw: st.DrawFn, real: DType = f64) -> tuple[ir.Kernel, li
     return GroupBuilder(draw, launch, real).kernel(), launch
 
 
-def group_arguments(data: st.DataObject, launch: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+def group_arguments(
+    data: st.DataObject, launch: Sequence[tuple[int, int, int]], real: DType
+) -> dict[str, Any]:
     size = math.prod(count for _, _, count in launch)
     args: dict[str, Any] = {}
     seed = np.random.default_rng(data.draw(st.integers(0, 9)))
-    for n, dtype in enumerate((i32, f64, u64)):
+    for n, dtype in enumerate((i32, real, u64)):
         args[f"own{n}"] = seed.integers(0, 9, size).astype(dtype.numpy)
         args[f"p{n}"] = data.draw(numbers(dtype))
     args["fixed"] = np.arange(7, dtype=np.int32) - 3
@@ -267,7 +269,7 @@ def proven(kernel: ir.Kernel) -> bool:
 def check(
     kernel: ir.Kernel, launch: Sequence[tuple[int, int, int]], data: st.DataObject, generator: Any
 ) -> None:
-    args = group_arguments(data, launch)
+    args = group_arguments(data, launch, next(p.type for p in kernel.params if p.name == "p1"))
     expected = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in args.items()}
     interpreter.run(kernel, expected, launch)
     generator(kernel)(args, launch)
@@ -284,7 +286,7 @@ def main(count: int, target: str = "cpu") -> None:
         database=None,
         phases=[Phase.generate],  # to make a failing kernel smaller takes minutes
     )
-    @given(workgroup_kernels(), st.data())
+    @given(workgroup_kernels(f32 if target == "metal" else f64), st.data())
     def run(drawn: tuple[ir.Kernel, list[tuple[int, int, int]]], data: st.DataObject) -> None:
         nonlocal agreed
         kernel, launch = drawn

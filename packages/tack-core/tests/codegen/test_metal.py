@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from emulated import msl
+from emulated.harness import EmulatedMsl
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from ir.strategies import generated_kernels, kernels
 
+from codegen.fuzz import KERNELS, check, runs_on, shows_nan_or_zero
+from codegen.fuzz_workgroups import check as check_workgroups
 from codegen.fuzz_workgroups import proven, workgroup_kernels
 from codegen.test_cuda import OTHERS, atomics_and_reductions, operations
 from codegen.test_operations import column, const, table
@@ -91,6 +95,31 @@ def test_generated_kernels_compile(kernel: ir.Kernel) -> None:
 def test_generated_workgroups_compile(drawn: tuple[ir.Kernel, Any]) -> None:
     if proven(drawn[0]):
         msl.check(source(drawn[0]).text, strict=False)
+
+
+# --- what it computes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["integers", "singles"])
+def test_generated_kernels_compute_what_the_interpreter_does(kind: str) -> None:
+    @few
+    @given(KERNELS[kind], st.data())
+    def run(kernel: ir.Kernel, data: st.DataObject) -> None:
+        kernel = replace(kernel, fastmath=False)
+        shown = kind == "singles" and any(map(shows_nan_or_zero, walk(kernel)))
+        if runs_on("metal", kernel) and not shown:
+            check(kernel, data, "metal")
+
+    run()
+
+
+@given(workgroup_kernels(real=f32), st.data())
+@few
+def test_generated_workgroups_compute_what_the_interpreter_does(
+    drawn: tuple[ir.Kernel, Any], data: st.DataObject
+) -> None:
+    if proven(drawn[0]):
+        check_workgroups(*drawn, data, EmulatedMsl)
 
 
 # --- what the check finds -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Runs a typed kernel's CUDA C or HIP C on the CPU, as the runtime does on a device, without the runtime."""
+"""Runs a typed kernel's CUDA C, HIP C or MSL on the CPU, as the runtime does on a device, but without it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from emulated import compiler
-from tack.codegen.c import CUDA, HIP, Source, generate
+from emulated import compiler, msl
+from tack.codegen.c import CUDA, HIP, MSL, Source, generate
 from tack.ir import nodes as ir
 from tack.ir.parser import parse
 from tack.ir.traversal import walk_statements
 
-__all__ = ["Emulated", "grid"]
+__all__ = ["Emulated", "EmulatedMsl", "grid"]
 
 Launch = Sequence[tuple[int, int, int]]
 
@@ -44,12 +44,17 @@ class Emulated:
         """``wavefront``: HIP C, and how many lanes run in step; None: CUDA C."""
         self.kernel = parse(kernel) if isinstance(kernel, str) else kernel
         self.source = generate(self.kernel, HIP if wavefront else CUDA, disjoint=disjoint)
-        entries = [self.source.entry, *([self.source.result] if self.source.result else [])]
+        self._load(compiler.compile(self.source.text, self._entries(), options, wavefront))
+
+    def _entries(self) -> list[str]:
+        return [self.source.entry, *([self.source.result] if self.source.result else [])]
+
+    def _load(self, image: bytes) -> None:
         with tempfile.NamedTemporaryFile(suffix=".so") as file:
-            file.write(compiler.compile(self.source.text, entries, options, wavefront))
+            file.write(image)
             file.flush()
             library = ctypes.CDLL(file.name)
-        self.entry, *self.result = [getattr(library, f"emulate_{name}") for name in entries]
+        self.entry, *self.result = [getattr(library, f"emulate_{name}") for name in self._entries()]
 
     def __call__(
         self,
@@ -65,7 +70,7 @@ class Emulated:
         sites = [n for n in walk_statements(self.kernel) if isinstance(n, ir.Print)]
         buffer = np.zeros(2 + 4096, np.uint64)
         buffer[1] = 4096
-        if sites:
+        if self.source.prints:
             slots.append(np.array(buffer.ctypes.data, np.uint64))
         counts = [count for _, _, count in launch]
         if math.prod(counts):
@@ -91,6 +96,19 @@ class Emulated:
     def _run(self, entry: Any, slots: list[np.ndarray], grid: Sequence[int], block: Sequence[int]) -> None:
         addresses = (ctypes.c_void_p * len(slots))(*(slot.ctypes.data for slot in slots))
         entry(addresses, (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block))
+
+
+class EmulatedMsl(Emulated):
+    """The same for MSL, which has neither f64 nor ``print``. Kernels with textures are not for it."""
+
+    def __init__(self, kernel: ir.Kernel | str, *, disjoint: bool = False) -> None:
+        self.kernel = parse(kernel) if isinstance(kernel, str) else kernel
+        self.source = generate(self.kernel, MSL, disjoint=disjoint)
+        self._load(msl.compile(self.source.text))
+
+    def _run(self, entry: Any, slots: list[np.ndarray], grid: Sequence[int], block: Sequence[int]) -> None:
+        arguments = b"".join(slot.tobytes().ljust(8, b"\0") for slot in slots)
+        super()._run(entry, [np.frombuffer(arguments, np.uint8)], grid, block)
 
 
 def _records(sites: Sequence[ir.Print], buffer: np.ndarray) -> list[tuple[int, list[int | float]]]:
