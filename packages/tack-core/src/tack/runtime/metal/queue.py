@@ -301,11 +301,14 @@ class Queue:
         """Lets go of what command buffers needed that are done, and notes what failed."""
         metal = api.metal
         while self._sent and self._sent[0].commands.status() >= metal.MTLCommandBufferStatusCompleted:
-            batch = self._sent.popleft()
+            batch = self._sent[0]
+            failed = batch.commands.status() == metal.MTLCommandBufferStatusError
+            errors = [self._failure(batch)] if failed else []
+            busy = batch.commands.GPUEndTime() - batch.commands.GPUStartTime()
+            self._sent.popleft()  # no call that may fail follows
             self.done = batch.number
-            if batch.commands.status() == metal.MTLCommandBufferStatusError:
-                self._errors.append(self._failure(batch))
-            self._busy += batch.commands.GPUEndTime() - batch.commands.GPUStartTime()
+            self._errors += errors
+            self._busy += busy
             for stamp in batch.stamps:
                 stamp.busy = self._busy
             for page in batch.pages:
