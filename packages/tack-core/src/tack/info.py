@@ -13,9 +13,10 @@ import numpy as np
 
 import tack
 from tack.runtime import settings
+from tack.runtime.device import Device
 from tack.runtime.dispatch import DeviceStatus, default_device, devices
 
-__all__ = ["collect", "render"]
+__all__ = ["about_device", "collect", "render", "versions"]
 
 _SETTINGS = ("TACK_DEVICE", "TACK_CPU_THREADS", "TACK_DISPATCH", "TACK_VERIFY", "TACK_LOG")
 
@@ -32,7 +33,7 @@ def collect() -> dict[str, Any]:
             return None
 
     facts = {
-        "versions": _versions(),
+        "versions": versions(),
         "devices": [_device(status) for status in devices()],
         "default_device": checked(lambda: str(default_device())),
         "cpu_threads": checked(_threads),
@@ -81,7 +82,8 @@ def _word(value: object) -> str:
     return "unknown, see Problems" if value is None else str(value)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of Tack and what it runs on."""
     return {
         "tack": tack.__version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -128,10 +130,13 @@ def _native_dispatcher() -> dict[str, Any]:
 def _device(status: DeviceStatus) -> dict[str, Any]:
     if status.device is None:
         return {"spec": status.spec, "available": False, "reason": status.reason}
-    found = status.device._backend
+    return {"spec": status.spec, "available": True, **about_device(status.device)}
+
+
+def about_device(device: Device) -> dict[str, Any]:
+    """What a device is and can do."""
+    found = device._backend
     return {
-        "spec": status.spec,
-        "available": True,
         "label": found.label,
         "about": found.describe(),
         "dtypes": [dtype.name for dtype in found.supported_dtypes],
