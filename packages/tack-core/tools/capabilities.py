@@ -57,6 +57,11 @@ ROWS = (
     Row("element types", lambda b: _dtypes(b.supported_dtypes), ("supported_dtypes",)),
     Row("atomics on", lambda b: _dtypes(b.supported_atomic_dtypes), ("supported_atomic_dtypes",)),
     _flag("workgroups: shared arrays, barriers, block reductions", "supports_workgroups"),
+    Row(
+        "bytes of shared arrays",
+        lambda b: f"{b.shared_memory:,}" if b.shared_memory else "no limit",
+        ("shared_memory",),
+    ),
     _flag("workgroups go on while others wait for them", "forward_progress"),
     _flag("`print` in kernels prints", "supports_print"),
     _method("textures sampled by hardware", "texture_in_hardware"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conformance.helpers import build
 
 import tack
 from tack.dtypes import ALL_DTYPES
@@ -118,6 +119,32 @@ def test_workgroups(backend: Any) -> None:
     assert out.numpy().tolist() == [sum(range(256)), sum(range(256, 512))]
     with pytest.raises(ValueError, match=r"300 iterations; .* a multiple of 256"):
         block_sums(x[:300], out)
+
+
+def shares(nbytes: int) -> Any:
+    source = f"""
+        @tack.kernel
+        def fills(out):
+            for i in range(out.shape[0]):
+                group = tack.shared({nbytes}, tack.u8)
+                group[i * {nbytes - 1} // 255] = i
+                tack.barrier()
+                out[i] = group[(255 - i) * {nbytes - 1} // 255]
+    """
+    return build(source, "fills")
+
+
+def test_shared_memory(backend: Any) -> None:
+    most = backend.shared_memory
+    assert most == 0 or most >= 32 << 10  # by which algorithms are divided
+    if not backend.supports_workgroups:
+        return
+    out = tack.zeros(256, tack.i32)
+    shares(most or 128 << 10)(out)
+    assert out.numpy().tolist() == list(range(255, -1, -1))
+    if most:
+        with pytest.raises(ValueError, match=f"shared arrays take {most + 1} bytes; .* at most {most}"):
+            shares(most + 1)(out)
 
 
 @tack.kernel

@@ -8,7 +8,7 @@ import numpy as np
 
 import tack
 from tack.algorithms.common import BLOCK, as_array, block_count, index_dtype, prefix, same_device
-from tack.algorithms.groups.histogram import MOST_CELLS, count_cells
+from tack.algorithms.groups.histogram import count_cells, most_cells
 from tack.algorithms.indexing import searchsorted
 from tack.algorithms.reductions import reduce
 from tack.algorithms.segments import reduce_segments
@@ -62,7 +62,7 @@ def histogram(
             raise ValueError(f"histogram: there are {source.size} elements and {given.size} weights")
         same_device("histogram", "weights", given, source)
         return _sum_weights(source, given, device_edges, scale, cells, count), device_edges
-    if source._backend.prefers_workgroups and cells <= MOST_CELLS:
+    if source._backend.prefers_workgroups and cells <= most_cells(source.device):
         found = tack.zeros(cells, index_dtype(count), device=source.device)
         if count:
             count_cells(_cell, source, device_edges, found, scale, cells, count)

@@ -145,6 +145,7 @@ class Backend(ABC):
         supported_atomic_dtypes: element types that atomics may update.
         supports_device_reductions: whether `reduce_array` runs on the device.
         supports_workgroups: whether kernels may use shared memory, barriers and lane ids.
+        shared_memory: bytes of shared arrays that a workgroup may have; 0: no limit.
         supports_print: whether ``print`` in kernels prints; otherwise it does nothing.
         specializes_disjoint: whether calls whose written arrays overlap no other have code of their own.
         wraps_host_memory: whether its kernels can use NumPy's memory where it is.
@@ -164,6 +165,7 @@ class Backend(ABC):
     supported_atomic_dtypes: tuple[DType, ...] = ()
     supports_device_reductions: bool = False
     supports_workgroups: bool = False
+    shared_memory: int = 0
     supports_print: bool = True
     specializes_disjoint: bool = False
     wraps_host_memory: bool = False

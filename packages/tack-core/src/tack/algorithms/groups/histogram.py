@@ -10,12 +10,17 @@ from tack.algorithms.groups.tiles import LANES, shared_add
 from tack.dtypes import DType, i32, u32
 from tack.lang.kernel import Func, Kernel
 
-__all__ = ["MOST_CELLS", "count_cells"]
+__all__ = ["count_cells", "most_cells"]
 
-MOST_CELLS = (1 << 13) - 1  # whose counters fit in shared memory
 _FEW_EDGES = 1 << 11  # which do as well
 BATCH = tack.constant(8)  # elements that a lane has in flight at once
 _MAX_GROUPS = 2048
+
+
+def most_cells(device: tack.Device) -> int:
+    """Of how many cells the counters fit in shared memory, and a few bytes more."""
+    limit = device._backend.shared_memory
+    return (1 << 13) - 1 if not limit or limit >= 48 << 10 else (1 << 12) - 1
 
 
 def count_cells(

@@ -32,10 +32,11 @@ def scan_tiles(
         An array of one element, the total in the accumulator's dtype; of segments, that of the last.
     """
     wide = accumulator(x, op)
-    form = (op, wide, x.scalar, out.scalar, heads is not None)
     total = tack.empty(1, wide, device=x.device)
     marks = x if heads is None else heads
-    items = _items(x.scalar, out.scalar, heads is not None)
+    apart = 0 if out.scalar is x.scalar else out.scalar.itemsize
+    items = items_of_lane(x.scalar.itemsize + apart + int(heads is not None), x.device)
+    form = (op, wide, x.scalar, out.scalar, heads is not None, items)
     tiles = tile_count(n, items)
     lanes = tiles * int(LANES)
     if x._backend.forward_progress:
@@ -51,16 +52,11 @@ def scan_tiles(
     return total
 
 
-def _items(source: DType, target: DType, segmented: bool) -> int:
-    return items_of_lane(source.itemsize + (target.itemsize if target is not source else 0) + int(segmented))
-
-
 @cache
 def _scan_kernel(
-    op: str, wide: DType, source: DType, target: DType, segmented: bool, looking: bool
+    op: str, wide: DType, source: DType, target: DType, segmented: bool, items: int, looking: bool
 ) -> Kernel:
     """Scans tiles; with ``looking``, ``carries`` are the words of the look-back, else scanned totals."""
-    items = _items(source, target, segmented)
     item_count, tile_size = tack.constant(items), tack.constant(items * int(LANES))
     result_size = tack.constant(items * int(LANES) if target is not source else 1)
     head_size = tack.constant(items * int(LANES) if segmented else 1)
@@ -116,9 +112,8 @@ def _scan_kernel(
 
 
 @cache
-def _total_kernel(op: str, wide: DType, source: DType, target: DType, segmented: bool) -> Kernel:
+def _total_kernel(op: str, wide: DType, source: DType, target: DType, segmented: bool, items: int) -> Kernel:
     """The totals of tiles, of segments since the last head, and whether there was one."""
-    items = _items(source, target, segmented)
     tile_size = tack.constant(items * int(LANES))
     head_size = tack.constant(items * int(LANES) if segmented else 1)
     load, totals = _load(op, source, items, segmented), _totals(op, wide, items, segmented)

@@ -45,7 +45,7 @@ class RadixSort:
     def __init__(self, keys: tack.Array, value_dtype: DType | None, n: int, descending: bool) -> None:
         self.n, self.descending = n, int(descending)
         self.dtype, self.values, self.device = keys.scalar, value_dtype, keys.device
-        self.items = items_of_lane(keys.itemsize + (2 if value_dtype else 0))
+        self.items = items_of_lane(keys.itemsize + (2 if value_dtype else 0), keys.device)
         self.tiles = tile_count(n, self.items)
         self.looking = keys._backend.forward_progress
         if self.looking:

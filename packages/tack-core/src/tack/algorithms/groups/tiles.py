@@ -23,13 +23,16 @@ shared_add = CONSTRUCTS["shared_add"]
 
 LANES = tack.constant(WORKGROUP)
 
-_SHARED = 32 << 10  # bytes of shared memory for the elements of a tile
+_SHARED = 32 << 10  # bytes of shared memory for the elements of a tile, at the most
+_BESIDE = 16 << 10  # bytes that a kernel may need besides
 _MOST = 31  # elements of a lane
 
 
-def items_of_lane(itemsize: int) -> int:
+def items_of_lane(itemsize: int, device: tack.Device) -> int:
     """How many elements of a tile a lane has, if one takes ``itemsize`` bytes of shared memory."""
-    return max(1, min(_MOST, (_SHARED // WORKGROUP // itemsize - 1) | 1))
+    limit = device._backend.shared_memory
+    room = min(_SHARED, limit - _BESIDE) if limit else _SHARED
+    return max(1, min(_MOST, (room // WORKGROUP // itemsize - 1) | 1))
 
 
 def tile_count(n: int, items: int) -> int:

@@ -37,6 +37,7 @@ class HipBackend(StreamBackend):
     compiler = "hipRTC"
     driver = DRIVER
     device_memory_spaces = ("hip", "managed", "pinned")
+    shared_memory = 64 << 10
     varies = ("texture_in_hardware",)
 
     def __init__(self, ordinal: int = 0, *, stream: object = None) -> None:

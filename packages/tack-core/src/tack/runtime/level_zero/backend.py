@@ -51,6 +51,7 @@ class ZeBackend(GpuBackend):
     compiler = "ocloc"
     supported_dtypes: tuple[DType, ...] = ALL_DTYPES
     supported_atomic_dtypes = (i32, u32, f32)
+    shared_memory = 48 << 10
     varies = ("supported_dtypes", "supports_device_reductions", "supports_workgroups", "texture_in_hardware")
     requires_alignment = True
     device_memory_spaces = ("level_zero", "shared", "host")

@@ -46,6 +46,7 @@ class MetalBackend(GpuBackend):
     supports_print = False
     specializes_disjoint = False  # MSL has no restrict
     requires_alignment = True
+    shared_memory = 32 << 10
     varies = ("texture_in_hardware",)
 
     def __init__(self, ordinal: int = 0) -> None:

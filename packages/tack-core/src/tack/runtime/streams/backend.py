@@ -40,6 +40,7 @@ class StreamBackend(GpuBackend):
     supported_atomic_dtypes = (i32, u32, i64, u64, f32, f64)
     requires_alignment = True
     forward_progress = True
+    shared_memory = 48 << 10
     device_options = ("stream",)
     driver: ClassVar[Driver]
 
