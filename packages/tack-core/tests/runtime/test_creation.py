@@ -262,6 +262,11 @@ class TestAsarray:
     def test_dtype_converts_as_kernels_do(self) -> None:
         assert asarray([1.9, -1.9, math.nan, 1e9], i8).numpy().tolist() == [1, -1, 0, 127]
         assert asarray([300, -1], u8).numpy().tolist() == [44, 255]
+        # NumPy makes floats of these, which have lost their low bits.
+        assert asarray([1, 2**64 - 2], u64).numpy().tolist() == [1, 2**64 - 2]
+        assert asarray([[-3, 2**63 + 1]], u64).numpy().tolist() == [[2**64 - 3, 2**63 + 1]]
+        assert asarray([-1, 2**64 - 2], u8).numpy().tolist() == [255, 254]
+        assert asarray([-1, 2**64 - 2], f64).numpy().tolist() == [-1.0, 2.0**64]
         assert asarray(np.array([0.1, 2], np.float16), f64).numpy().tolist() == [float(np.float16(0.1)), 2.0]
 
     def test_strided_arrays_are_copied(self) -> None:

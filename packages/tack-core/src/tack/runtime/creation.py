@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tack.dtypes import DType, ElementType, as_dtype, as_element_type, f32, i32, integer_dtype_of
+from tack.dtypes import DType, ElementType, as_dtype, as_element_type, f32, i32, integer_dtype_of, u64
 from tack.runtime.array import Array, new_array
 from tack.runtime.backend import Backend
 from tack.runtime.convert import convert_array, dtype_of, element_shape, is_masked
@@ -246,6 +246,8 @@ def asarray(obj: Any, dtype: object = None, *, device: object = None, copy: bool
     if is_masked(obj):
         raise TypeError("Tack does not see the mask of a masked array; pass x.filled(value)")
     values = np.asarray(obj)
+    if kind is not None and kind.scalar.is_integer and values.dtype == np.float64 and values is not obj:
+        values = _exact_integers(obj, values)
     backend = resolve_backend(device)
     target = kind or dtype_of(values, "the object")
     shape = element_shape(values.shape, target, "the object")
@@ -266,6 +268,14 @@ def asarray(obj: Any, dtype: object = None, *, device: object = None, copy: bool
     out = new_array(backend, target, shape)
     _write(out, values)
     return out
+
+
+def _exact_integers(obj: Any, values: NDArray[Any]) -> NDArray[Any]:
+    """The low 64 bits of integers that NumPy made floats of, because none of its types holds them all."""
+    exact = np.asarray(obj, object)
+    if not all(isinstance(value, int | np.integer) for value in exact.flat):
+        return values
+    return np.asarray(np.frompyfunc(u64.wrap, 1, 1)(exact)).astype(np.uint64)
 
 
 def _asarray_device(array: Array, dtype: ElementType | None, device: object, copy: bool | None) -> Array:
