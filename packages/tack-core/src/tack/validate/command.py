@@ -96,7 +96,7 @@ def _validated(
             done = 0
             for fact in children.facts(spec, names, quick):
                 if "device" in fact:
-                    if len(result) == 3:
+                    if "label" not in result:
                         result |= fact["device"]
                         say(heading(result))
                 elif "end" in fact:
