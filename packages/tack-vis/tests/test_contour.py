@@ -266,6 +266,10 @@ def test_surfaces_that_follow_others_of_the_same_grid() -> None:
     for volume in (holes, values, holes, values, values):
         count = contour(volume, 0.9).triangles.shape[0]
         assert count == whole if volume is values else 0 < count < whole
+    both = contour(holes, [0.9, 0.7])
+    for n in range(2):  # points, triangles
+        each = [arrays(contour(holes, level))[n] for level in (0.9, 0.7)]
+        assert len(arrays(both)[n]) == len(each[0]) + len(each[1])
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 17_000), (3, 300, 40), (130, 2, 65), (4, 5, 512)])

@@ -81,9 +81,11 @@ def contour(
                 mesh = part.written_ahead(grid, axes, real)
                 if mesh is not None:
                     return mesh
+            part.measure()
             if part.nans and usable is None:
                 usable = _usable(grid, None)
                 part.count(grid, usable)
+                part.measure()
             if len(levels) > 1:  # bits of all of them could be more than the volume
                 part.passes.drop_bits()
             parts.append(part)
@@ -99,38 +101,22 @@ def contour(
 class _Part:
     """One value's surface."""
 
-    __slots__ = ("_sizes", "level", "passes", "threshold")
+    __slots__ = ("level", "nans", "passes", "points", "threshold", "triangles")
 
     def __init__(self, grid: tack.Array, level: float) -> None:
         self.level = level
         self.threshold = _threshold(level, grid.scalar)
         self.passes: Rows | Tiles = Rows(grid) if grid._backend.wraps_host_memory else tiles_for(grid)
         self.passes.classify(grid, self.threshold)
-        self._sizes: list[int] | None = None
+        self.triangles = self.points = self.nans = 0
 
     def count(self, grid: tack.Array, usable: tuple[tack.Array, ...] | None) -> None:
         """Counts what there is to write, of usable cells if they are given."""
         self.passes.count(grid, usable)
-        self._sizes = None
 
-    @property
-    def sizes(self) -> list[int]:
-        """How many triangles and points there are, and whether a voxel is NaN; the host may wait for it."""
-        if self._sizes is None:
-            self._sizes = self.passes.sizes()
-        return self._sizes
-
-    @property
-    def triangles(self) -> int:
-        return self.sizes[0]
-
-    @property
-    def points(self) -> int:
-        return self.sizes[1]
-
-    @property
-    def nans(self) -> int:
-        return self.sizes[2]
+    def measure(self) -> None:
+        """Waits until it is known what there is to write. Another surface is counted after that only."""
+        self.triangles, self.points, self.nans = self.passes.sizes()
 
     def written_ahead(self, grid: tack.Array, axes: tack.Array, real: DType) -> Mesh | None:
         """The mesh, if it is as large as the last one of such a grid on a GPU, or up to an eighth smaller.
@@ -145,13 +131,13 @@ class _Part:
         positions = position_kernel(real, edge_dtype(mesh.points), bounded=True)
         where = (self.level, 0, point_room, *grid.shape[1:])
         positions(grid, axes, mesh.points, self.passes.written, *where)
-        triangles, points, nans = self.sizes
-        if nans or points > point_room or not 7 * room <= 8 * triangles <= 8 * room:
+        self.measure()
+        if self.nans or self.points > point_room or not 7 * room <= 8 * self.triangles <= 8 * room:
             return None
         self.passes.keep()
-        if (triangles, points) == (room, point_room):
+        if (self.triangles, self.points) == (room, point_room):
             return mesh
-        return Mesh(mesh.points[:points], mesh.triangles[:triangles], None, {})
+        return Mesh(mesh.points[: self.points], mesh.triangles[: self.triangles], None, {})
 
 
 def _new_mesh(grid: tack.Array, points: int, triangles: int, real: DType) -> Mesh:

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 import tack
-from tack import DType, Kernel, i32, i64, u32, u64
+from tack import DType, Func, Kernel, i32, i64, u32, u64
 from tack.algorithms.groups.tiles import LANES, lane_scan, shared_add
 from tack.vis.bits import lowest
 from tack.vis.flying_edges import cut_cells, usable_func
@@ -27,11 +27,12 @@ __all__ = ["LANES", "TILE", "count_kernel", "sum_tiles", "write_kernel"]
 
 TILE = tack.constant(128)  # rows
 BATCH = tack.constant(8)  # words of a row at a time
-HALF = tack.constant(4)  # of those, for each of two lanes
 FOUND = tack.constant(int(TILE) * int(BATCH))  # the most words with crossed edges among them
-WORDS = tack.constant(128)  # of those, at a time, with two lanes each
 EACH = tack.constant(8)  # tiles of a lane at a time
-LISTED = tack.constant(512)  # triangles and points that are written at once
+GROUP = tack.constant(64)  # rows that a workgroup writes
+WRITTEN = tack.constant(int(GROUP) * int(BATCH))
+WORDS = tack.constant(128)  # with crossed edges that it writes at a time, with two lanes each
+LISTED = tack.constant(384)  # triangles and points that it writes at once
 
 _both_totals = lane_scan("sum", i64)
 _LOW = tack.constant(0xFFFFFFFF, i64)
@@ -63,37 +64,47 @@ def _any_differ(words: Any, n: Any) -> Any:
     return (words[n] ^ words[n + 1]) | (words[n + 2] ^ words[n + 3]) | (words[n] ^ words[n + 2])
 
 
-@tack.func
-def _find(
-    bits: Any, found: Any, number: Any, lane: Any, first: Any, before: Any, start: Any,
-    rows: Any, ny: Any, nx: Any, length: Any,
-) -> None:  # fmt: skip
-    """Lists which words of a tile, from word ``start`` of each row on, have crossed edges of cells.
+@cache
+def _find_func(height: int) -> Func:
+    """The device function that lists which words have crossed edges of cells.
 
-    What is listed is the row, the word, and whether there are rows further along y and z. ``before`` is the
-    number of rows in the plane of the tile's first that come before it.
+    It looks at ``height`` rows from ``first`` on, and `BATCH` words of each from ``start`` on. What is listed
+    is the row, the word, and whether there are rows further along y and z. ``before`` is the number of rows in
+    the plane of the first that come before it.
     """
-    words = tack.local_array(4 * HALF + 4, u64)
-    row = lane % TILE
-    r = first + row
-    if r < rows:
-        up = 1 if u32(before + row) % u32(ny) + 1 < u32(ny) else 0
-        over = 1 if r + ny < rows else 0
-        half = lane // TILE * HALF
-        at = i64(start + half) * rows + r
-        for k in range(HALF + 1):
-            for n in range(4):
-                words[4 * k + n] = 0
-                if start + half + k < length:
-                    words[4 * k + n] = bits[at + (n & 1) * up + (n >> 1) * over * ny]
-            at += rows
-        for k in range(HALF):
-            # Where rows differ at the next word's first voxel, some of them have a crossed edge before it.
-            here = words[4 * k]
-            along_x = (here ^ (here >> 1 | words[4 * k + 4] << 63)) & lowest(nx - 1 - (start + half + k) * 64)
-            if along_x | _any_differ(words, 4 * k) | _any_differ(words, 4 * k + 4) & 1:
-                place = i32(shared_add(number, 0, 1))
-                found[place] = row | (half + k) << 7 | up << 10 | over << 11
+    group = tack.constant(height)
+    share = tack.constant(int(BATCH) * height // int(LANES))  # words of a lane
+
+    @tack.func
+    def find(
+        bits: Any, found: Any, number: Any, lane: Any, first: Any, before: Any, start: Any,
+        rows: Any, ny: Any, nx: Any, length: Any,
+    ) -> None:  # fmt: skip
+        words = tack.local_array(4 * share + 4, u64)
+        row = lane % group
+        r = first + row
+        if r < rows:
+            up = 1 if u32(before + row) % u32(ny) + 1 < u32(ny) else 0
+            over = 1 if r + ny < rows else 0
+            word = lane // group * share
+            at = i64(start + word) * rows + r
+            for k in range(share + 1):
+                for n in range(4):
+                    words[4 * k + n] = 0
+                    if start + word + k < length:
+                        words[4 * k + n] = bits[at + (n & 1) * up + (n >> 1) * over * ny]
+                at += rows
+            for k in range(share):
+                # Where rows differ at the next word's first voxel, some have a crossed edge before it.
+                here = words[4 * k]
+                along_x = (here ^ (here >> 1 | words[4 * k + 4] << 63)) & lowest(
+                    nx - 1 - (start + word + k) * 64
+                )
+                if along_x | _any_differ(words, 4 * k) | _any_differ(words, 4 * k + 4) & 1:
+                    place = i32(shared_add(number, 0, 1))
+                    found[place] = row | (word + k) << 7 | up << 10 | over << 11
+
+    return find
 
 
 @cache
@@ -105,6 +116,7 @@ def count_kernel(masked: bool) -> Kernel:
     and behind them the points.
     """
     usable = usable_func(masked)
+    find = _find_func(int(TILE))
 
     @tack.kernel
     def count(
@@ -129,7 +141,7 @@ def count_kernel(masked: bool) -> Kernel:
                 if lane == 0:
                     number[0] = 0
                 tack.barrier()
-                _find(bits, found, number, lane, first, before, start, rows, ny, nx, length)
+                find(bits, found, number, lane, first, before, start, rows, ny, nx, length)
                 tack.barrier()
                 q = lane
                 while q < i32(number[0]):
@@ -226,6 +238,7 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
     of the point's coordinates, of dtype ``coordinate``, as three of ``integer``: 4 i + axis, j and k.
     """
     usable = usable_func(masked)
+    find = _find_func(int(GROUP))
 
     @tack.func
     def start_of(starts: Any, bases: Any, n: Any, r: Any, stride: Any) -> Any:
@@ -251,69 +264,90 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
         rows: Any, ny: Any, nx: Any, length: Any, stride: Any, lanes: Any,
     ) -> None:  # fmt: skip
         for i in range(lanes):
-            found = tack.shared(FOUND, i32)
-            counts = tack.shared((BATCH, TILE), i32)  # of triangles
-            earlier = tack.shared(TILE, i32)  # triangles of the row, in earlier batches
-            # Of each word's edges along x in the four rows, along y here and next along z, along z here and
-            # next along y: which are crossed, and the number of the first point.
-            edges = tack.shared((8, WORDS), u64)
-            firsts = tack.shared((8, WORDS), index)
+            found = tack.shared(WRITTEN, i32)
+            # Of each word: crossed edges along x in the four rows, 16 bits each; edges along y here and next
+            # along z, and along z here and next along y; and triangles.
+            low = tack.shared((BATCH, GROUP), u64)
+            high = tack.shared((BATCH, GROUP), u64)
+            counts = tack.shared((BATCH, GROUP), i32)
+            earlier = tack.shared((9, GROUP), i32)  # the same of each row in earlier batches
+            edges = tack.shared((8, WORDS), u64)  # which edges of these are crossed
+            firsts = tack.shared((8, WORDS), index)  # the number of the first point on them
             triangle_list = tack.shared(LISTED, u64)
             point_list = tack.shared(LISTED, i32)
             numbers = tack.shared(3, u32)  # of words, triangles and points
             words = tack.local_array(4, u64)
             nexts = tack.local_array(4, u64)
             on = tack.local_array(4, u64)
-            before = tack.local_array(4, index)
-            following = tack.local_array(4, u64)
             lane = tack.thread_id()
-            tile = i // LANES
+            first = i // LANES * GROUP
+            tile = first // TILE
             tiles = stride // TILE
             some = 0
             if lane == 0:
                 fits = bases[2 * tiles] <= triangle_room and bases[2 * tiles + 1] <= point_room
-                if tile == 0:
+                if first == 0:
                     written[0] = bases[2 * tiles + 1] if fits else i64(0)
                 for n in range(2):
                     after = n * tiles + tile + 1
                     if tile + 1 == tiles:
                         after = i64(2 * tiles + n)
-                    if fits and bases[after] > bases[n * tiles + tile]:
+                    behind_last = bases[after]
+                    if (first & 64) == 0:
+                        behind_last = bases[n * tiles + tile] + starts[n * i64(stride) + first + GROUP]
+                    if fits and behind_last > bases[n * tiles + tile] + starts[n * i64(stride) + first]:
                         some = 1
             if tack.block_max(some) == 0:
                 continue
-            first = tile * TILE
             plane = i32(first // ny)
             line = i32(first - i64(plane) * ny)  # the row's number in its plane
             slot = lane % WORDS
             side = lane // WORDS
             begin = first_triangle + bases[tile]
-            if lane < TILE:
-                earlier[lane] = 0
+            if lane < GROUP:
+                for n in range(9):
+                    earlier[n, lane] = 0
             start = 0
             while start < length:
-                for n in range(4):
-                    counts[2 * n + lane // TILE, lane % TILE] = 0
+                for n in range(2):
+                    word = 4 * n + lane // GROUP
+                    low[word, lane % GROUP] = 0
+                    high[word, lane % GROUP] = 0
+                    counts[word, lane % GROUP] = 0
                 if lane == 0:
                     numbers[0] = 0
                 tack.barrier()
-                _find(bits, found, numbers, lane, first, line, start, rows, ny, nx, length)
+                find(bits, found, numbers, lane, first, line, start, rows, ny, nx, length)
                 tack.barrier()
                 total = tack.block_max(i32(numbers[0]))
                 q = lane
                 while q < total:
                     entry = found[q]
-                    w = start + (entry >> 7 & 7)
-                    at = i64(w) * rows + first + (entry & 127)
-                    is_last = 1 if w + 1 == length else 0
+                    row = entry & 127
+                    word = entry >> 7 & 7
+                    w = start + word
+                    up = entry >> 10 & 1
+                    over = (entry >> 11) * ny
+                    at = i64(w) * rows + first + row
+                    columns = lowest(nx - 1 - w * 64)
+                    _load(bits, at, up, over, rows, 1 if w + 1 == length else 0, words, nexts)
+                    edges_along_x(words, nexts, xs, at, up, over, on)
+                    packed = u64(0)
+                    for n in range(4):
+                        packed |= u64(tack.popcount(on[n] & columns)) << 16 * n
+                    low[word, row] = packed
+                    edges_across(words, ys, zs, at, up, over, on)
+                    packed = u64(0)
+                    for n in range(4):
+                        packed |= u64(tack.popcount(on[n])) << 16 * n
+                    high[word, row] = packed
                     if entry >> 10 == 3:
-                        _load(bits, at, 1, ny, rows, is_last, words, nexts)
-                        cut = cut_cells(words, nexts) & lowest(nx - 1 - w * 64) & usable(cells, at)
+                        cut = cut_cells(words, nexts) & columns & usable(cells, at)
                         count = 0
                         while cut:
                             count += i32(cases[_case_of(words, nexts, tack.ctz(cut))]) & 15
                             cut &= cut - 1
-                        counts[entry >> 7 & 7, entry & 127] = count
+                        counts[word, row] = count
                     q += LANES
                 tack.barrier()
                 chunk = 0
@@ -335,52 +369,37 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
                         r = first + row
                         up = entry >> 10 & 1
                         over = (entry >> 11) * ny
-                        # Points of the row in the words before.
-                        at = r
-                        for n in range(4):
-                            before[n] = 0
-                            words[n] = bits[at + (n & 1) * up + (n >> 1) * over]
-                        while at < r + i64(w) * rows:
-                            for n in range(4):
-                                following[n] = bits[at + rows + (n & 1) * up + (n >> 1) * over]
-                            if side == 1:
-                                edges_across(words, ys, zs, at, up, over, on)
-                            else:
-                                for n in range(4):
-                                    nexts[n] = words[n] >> 1 | following[n] << 63
-                                edges_along_x(words, nexts, xs, at, up, over, on)
-                            if on[0] | on[1] | on[2] | on[3]:
-                                for n in range(4):
-                                    before[n] += tack.popcount(on[n])
-                            for n in range(4):
-                                words[n] = following[n]
-                            at += rows
+                        at = i64(w) * rows + r
                         _load(bits, at, up, over, rows, 1 if w + 1 == length else 0, words, nexts)
                         columns = lowest(nx - 1 - w * 64)
+                        before = u64(0)  # how many points the row's words before have
                         if side == 0:
                             edges_along_x(words, nexts, xs, at, up, over, on)
+                            for v in range(word):
+                                before += low[v, row]
                             for n in range(4):
                                 edges[n, slot] = on[n] & columns
                                 there = r + (n & 1) * up + (n >> 1) * over
-                                firsts[n, slot] = (
-                                    first_point + before[n] + start_of(starts, bases, 1, there, stride)
-                                )
+                                number = first_point + start_of(starts, bases, 1, there, stride)
+                                firsts[n, slot] = number + earlier[n, row] + i32(before >> 16 * n & 0xFFFF)
                             if entry >> 10 == 3:
                                 cut = cut_cells(words, nexts) & columns & usable(cells, at)
                             count = counts[word, row]
-                            target = starts[r] + earlier[row]
+                            target = starts[r] + earlier[8, row]
                             for v in range(word):
                                 target += counts[v, row]
                             place = i32(shared_add(numbers, 1, count))
                         else:
                             edges_across(words, ys, zs, at, up, over, on)
-                            for n in range(2):
+                            for v in range(word):
+                                before += high[v, row]
+                            for n in range(4):
                                 edges[n + 4, slot] = on[n]
-                                edges[n + 6, slot] = on[n + 2]
-                                there = start_of(starts, bases, 2, r + n * over, stride)
-                                firsts[n + 4, slot] = first_point + before[n] + there
-                                there = start_of(starts, bases, 3, r + n * up, stride)
-                                firsts[n + 6, slot] = first_point + before[n + 2] + there
+                                there = r + (n & 1) * (up if n > 1 else over)
+                                number = first_point + start_of(starts, bases, 2 + n // 2, there, stride)
+                                firsts[n + 4, slot] = (
+                                    number + earlier[n + 4, row] + i32(before >> 16 * n & 0xFFFF)
+                                )
                             left = (words[0] ^ nexts[0]) & columns & usable(xs, at)
                             count = tack.popcount(left) + tack.popcount(on[0]) + tack.popcount(on[2])
                             place = i32(shared_add(numbers, 2, count))
@@ -454,9 +473,12 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
                         tack.barrier()
                         done += LISTED
                     chunk += WORDS
-                if lane < TILE:
+                if lane < GROUP and start + BATCH < length:
                     for v in range(BATCH):
-                        earlier[lane] += counts[v, lane]
+                        for n in range(4):
+                            earlier[n, lane] += i32(low[v, lane] >> 16 * n & 0xFFFF)
+                            earlier[n + 4, lane] += i32(high[v, lane] >> 16 * n & 0xFFFF)
+                        earlier[8, lane] += counts[v, lane]
                 tack.barrier()
                 start += BATCH
 

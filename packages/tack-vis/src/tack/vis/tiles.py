@@ -13,7 +13,7 @@ import tack
 from tack.dtypes import i32, i64, u32, u64
 from tack.vis.bits import classify_groups, row_words
 from tack.vis.cube_cases import CUBE_CASES
-from tack.vis.groups import LANES, TILE, count_kernel, sum_tiles, write_kernel
+from tack.vis.groups import GROUP, LANES, TILE, count_kernel, sum_tiles, write_kernel
 from tack.vis.rows import edge_dtype
 
 __all__ = ["Tiles", "tiles_for"]
@@ -107,7 +107,9 @@ class Tiles:
         words = (self._bits, *(usable or (self._bits,) * 4), _cases(grid.device), self._starts, self._bases)
         room = points.shape[0] - first, triangles.shape[0] - corner
         write = write_kernel(usable is not None, points.scalar, edge_dtype(points), triangles.scalar)
-        write(*words, points, triangles, self.written, first, corner, *room, *self._launch)
+        *about, stride, _ = self._launch
+        lanes = stride // int(GROUP) * int(LANES)
+        write(*words, points, triangles, self.written, first, corner, *room, *about, stride, lanes)
 
     def drop_bits(self) -> None:
         """Gives the bits' memory back; they have to be found again before `write`."""
