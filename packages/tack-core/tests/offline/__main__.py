@@ -1,4 +1,4 @@
-"""The command line: ``python -m offline FOLDER [--compiler NAME] [--sample N]``.
+"""The command line: ``python -m offline FOLDER [--compiler NAME [--arch NAME]] [--sample N]``.
 
 Ends with status 1 if a source does not compile, or gives a warning that may be our mistake.
 """
@@ -19,11 +19,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m offline")
     parser.add_argument("folder", type=Path, help="what TACK_TEST_SOURCES named")
     parser.add_argument("--compiler", action="append", choices=names, help="one of them; else all")
+    parser.add_argument("--arch", action="append", help="an architecture; else the usual ones")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every N-th source")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     options = parser.parse_args()
     is_clean = True
-    for outcome in sweep(options.folder, options.compiler or names, options.sample, options.workers):
+    chosen = [compiler for compiler in COMPILERS if compiler.name in (options.compiler or names)]
+    if options.arch:
+        chosen = [compiler._replace(architectures=tuple(options.arch)) for compiler in chosen]
+    for outcome in sweep(options.folder, chosen, options.sample, options.workers):
         print(outcome, flush=True)
         for name, messages in outcome.failures.items():
             print(f"  {name} does not compile:\n{messages[:2000]}")

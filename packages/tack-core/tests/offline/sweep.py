@@ -16,7 +16,7 @@ from pathlib import Path
 from emulated import amd
 
 from offline.batches import Unit, batches, read
-from offline.compilers import COMPILERS, Compiler
+from offline.compilers import Compiler
 from offline.one import REFUSED
 
 __all__ = ["Outcome", "sweep"]
@@ -73,11 +73,9 @@ class Outcome:
         )
 
 
-def sweep(folder: Path, names: Sequence[str], sample: int, workers: int) -> Iterator[Outcome]:
-    """Each compiler of ``names`` that is there over every ``sample``-th source, for each architecture."""
-    for compiler in COMPILERS:
-        if compiler.name not in names:
-            continue
+def sweep(folder: Path, compilers: Sequence[Compiler], sample: int, workers: int) -> Iterator[Outcome]:
+    """Each of the compilers that is there over every ``sample``-th source, for each architecture."""
+    for compiler in compilers:
         missing = compiler.missing()
         if missing is not None:
             print(f"{compiler.name}: {missing}", flush=True)

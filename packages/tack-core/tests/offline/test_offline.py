@@ -12,6 +12,7 @@ import on_target
 import pytest
 
 from offline.batches import Unit, batches, definitions, joined, read
+from offline.compilers import COMPILERS
 from offline.sweep import sweep
 from tack.codegen.c import CUDA, HIP, MSL, OPENCL, generate
 from tack.ir.parser import parse
@@ -74,7 +75,8 @@ def test_failures_and_warnings_are_found(tmp_path: Path) -> None:
     for name, text in texts.items():
         (folder / f"{name}.txt").write_text(f"// options: -cl-denorms-are-zero\n{text}\n")
     assert [unit.options for unit in read(folder)] == [("-cl-denorms-are-zero",)] * 4
-    [outcome, empty] = sweep(tmp_path, ["clang-opencl"], sample=1, workers=1)
+    chosen = [compiler for compiler in COMPILERS if compiler.name == "clang-opencl"]
+    [outcome, empty] = sweep(tmp_path, chosen, sample=1, workers=1)
     assert (outcome.count, empty.count) == (4, 0)
     assert list(outcome.failures) == ["refused"]
     assert "use of undeclared identifier 'nothing'" in outcome.failures["refused"]
