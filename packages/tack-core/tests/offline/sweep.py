@@ -27,13 +27,13 @@ _WARNING = re.compile(
 )
 
 # Signed arithmetic on unsigned numbers; what kernels say themselves; what is not used; parentheses that C
-# does not need; and what is only slow.
+# does not need; and what is only slow, as options for speed that a compiler does not know.
 _HARMLESS = {
     "#68-D",
     *("#186-D", "-Wself-assign", "-Wtautological-compare", "-Wconstant-logical-operand"),
     *("#177-D", "#550-D"),
     *("-Wbitwise-op-parentheses", "-Wlogical-op-parentheses", "-Wshift-op-parentheses"),
-    "spilled registers",
+    *("spilled registers", "-Wunused-command-line-argument"),
 }
 
 
