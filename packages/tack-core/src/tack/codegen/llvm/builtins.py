@@ -57,12 +57,46 @@ def _abs(fn: Emitter, dtype: DType, args: Sequence[ir.Value]) -> ir.Value:
 
 def _extremum(name: str) -> Rule:
     def rule(fn: Emitter, dtype: DType, args: Sequence[ir.Value]) -> ir.Value:
-        intrinsic = f"{'s' if dtype.is_signed else 'u'}{name}"
         if dtype.is_float:
-            intrinsic = f"{name}num"  # a number wins over a NaN
+            return reduce(lambda a, b: _float_extremum(fn, name, dtype, a, b), args)
+        intrinsic = f"{'s' if dtype.is_signed else 'u'}{name}"
         return reduce(lambda a, b: fn.intrinsic(intrinsic, dtype, a, b), args)
 
     return rule
+
+
+def _float_extremum(fn: Emitter, name: str, dtype: DType, left: ir.Value, right: ir.Value) -> ir.Value:
+    """``min`` or ``max``, in which a number wins over a NaN.
+
+    Where one is known to be a number, so is the result, and x86 has an instruction for this comparison.
+    LLVM would find that too, but not without its passes, and of two zeros would then give the other one.
+    """
+    if _is_number(fn, left):
+        left, right = right, left
+    if not _is_number(fn, right):
+        return fn.intrinsic(f"{name}num", dtype, left, right)
+    chosen = fn.builder.select(compare(fn, "lt" if name == "min" else "gt", dtype, left, right), left, right)
+    fn.numbers.add(id(chosen))
+    return chosen
+
+
+def _is_number(fn: Emitter, value: ir.Value) -> bool:
+    """Whether a float is known not to be NaN, by what LLVM knows too."""
+    if isinstance(value, ir.Constant):
+        return bool(value.constant == value.constant)
+    if not isinstance(value, ir.Instruction) or id(value) in fn.numbers:
+        return id(value) in fn.numbers
+    kind, operands = value.opname, value.operands
+    if kind == "call" and value.callee.name.startswith(_KEEP_NUMBERS):
+        kind = "fneg"
+    if kind == "select":
+        return all(_is_number(fn, operand) for operand in operands[1:])
+    return kind in ("sitofp", "uitofp") or (
+        kind in ("fneg", "fpext", "fptrunc") and _is_number(fn, operands[0])
+    )
+
+
+_KEEP_NUMBERS = tuple(f"llvm.{name}." for name in ("fabs", "copysign", "floor", "ceil", "trunc", "roundeven"))
 
 
 def _sign(fn: Emitter, dtype: DType, args: Sequence[ir.Value]) -> ir.Value:

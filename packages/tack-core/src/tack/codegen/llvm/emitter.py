@@ -12,6 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from tack.codegen.fusing import fused_locals
 from tack.codegen.llvm.operators import convert
 from tack.codegen.llvm.types import ADDRESS, LLVM_TYPES, constant
 from tack.dtypes import DType, i64
@@ -21,9 +22,7 @@ from tack.record import Record
 
 __all__ = ["Emitter", "Jump", "Unit"]
 
-# Fusing a multiply with an add is allowed everywhere; the rest only under fastmath=True. Neither
-# has nnan or ninf: they would let LLVM remove isnan and isinf.
-_FLAGS = ("contract",)
+# Under fastmath=True. Without nnan and ninf, which would let LLVM remove isnan and isinf.
 _FAST_FLAGS = ("reassoc", "nsz", "arcp", "contract", "afn")
 
 
@@ -38,7 +37,10 @@ class Unit:
         self.vector_bits = vector_bits  # of the registers for `vector_math`; 0 where it cannot be used
         self.sites = sites  # id(Print statement) -> site number
         self.module = ir.Module(name=kernel.name)
-        self.flags = _FAST_FLAGS if kernel.fastmath else _FLAGS
+        self.flags = _FAST_FLAGS if kernel.fastmath else ()
+        # Under fastmath=True LLVM fuses, which knows `fmul` and `fadd` better than `llvm.fma`.
+        self.fuses = bool(vector_bits) and not kernel.fastmath
+        self.fused = fused_locals(kernel, single) if self.fuses else ()
         self._functions: dict[str, ir.Function] = {}
         self._tables: dict[str, ir.GlobalVariable] = {}
 
@@ -129,6 +131,8 @@ class Emitter:
         self._locals: dict[str, tuple[ir.Value, DType]] = {}
         self._single = set(unit.single)
         self._values: dict[str, ir.Value] = {}
+        self.numbers: set[int] = set()  # the ids of floats that are known not to be NaN
+        self._factors: dict[str, tuple[ir.Value, ir.Value]] = {}
 
     def finish(self) -> None:
         """Ends the entry block, which holds the stack slots."""
@@ -183,7 +187,21 @@ class Emitter:
         else:
             self.builder.store(value, self.local(name)[0])
 
+    def assign_product(self, name: str, left: ir.Value, right: ir.Value) -> None:
+        """Sets a local that one sum reads to the product of these; see `is_fused`."""
+        self._factors[name] = left, right
+
+    def is_fused(self, name: str) -> bool:
+        """Whether a local holds a product for the one sum that reads it."""
+        return name in self.unit.fused and name in self._single
+
+    def factors(self, name: str) -> tuple[ir.Value, ir.Value]:
+        """Those of a local that `is_fused`."""
+        return self._factors[name]
+
     def read(self, name: str) -> ir.Value:
+        if name in self._factors:
+            return self.builder.fmul(*self._factors[name])
         if name in self._single:
             return self._values[name]
         slot, dtype = self.local(name)

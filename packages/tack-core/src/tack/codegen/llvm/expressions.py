@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from tack.codegen.fusing import is_product, is_sum
 from tack.codegen.llvm.builtins import CALLS, CHEAP, TESTS
 from tack.codegen.llvm.emitter import Emitter
 from tack.codegen.llvm.operators import BINARY, UNARY, compare, convert, power, truth
@@ -38,7 +39,7 @@ from tack.ir.nodes import (
 )
 from tack.ir.traversal import children
 
-__all__ = ["VALUES", "condition", "element", "value"]
+__all__ = ["VALUES", "condition", "element", "factors", "value"]
 
 # The largest expression that is evaluated whether or not it is needed.
 _SPECULATED_NODES = 12
@@ -141,7 +142,47 @@ def _unary(fn: Emitter, node: Unary) -> ir.Value:
     return UNARY[node.op](fn, dtype_of(node), value(fn, node.operand))
 
 
+def _takes_factors(fn: Emitter, node: Expr) -> bool:
+    """Whether a sum that takes ``node`` is fused with it."""
+    if isinstance(node, Unary) and node.op == "neg":
+        node = node.operand
+    return fn.is_fused(node.name) if isinstance(node, Local) else is_product(node)
+
+
+def factors(fn: Emitter, node: Expr) -> tuple[ir.Value, ir.Value]:
+    """The two factors of a product, of its negative, or of a local that is one."""
+    if isinstance(node, Unary):
+        left, right = factors(fn, node.operand)
+        return fn.builder.fneg(left), right
+    if isinstance(node, Local):
+        return fn.factors(node.name)
+    assert isinstance(node, Binary)
+    return value(fn, node.left), value(fn, node.right)
+
+
+def _fused(fn: Emitter, node: Binary) -> ir.Value | None:
+    """A sum with one of its operands, a product, in one rounding; None if neither is one."""
+    b = fn.builder
+    if _takes_factors(fn, node.right):
+        other = value(fn, node.left)
+        left, right = factors(fn, node.right)
+        if node.op == "sub":
+            left = b.fneg(left)
+    elif _takes_factors(fn, node.left):
+        left, right = factors(fn, node.left)
+        other = value(fn, node.right)
+        if node.op == "sub":
+            other = b.fneg(other)
+    else:
+        return None
+    return fn.intrinsic("fma", dtype_of(node), left, right, other)
+
+
 def _binary(fn: Emitter, node: Binary) -> ir.Value:
+    if fn.unit.fuses and is_sum(node):
+        fused = _fused(fn, node)
+        if fused is not None:
+            return fused
     left, right = value(fn, node.left), value(fn, node.right)
     if node.op == "pow":
         return power(fn, node, left, right)

@@ -13,17 +13,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from tack.runtime.cpu.code import CODEGEN, PASSES, TUNING
 
 if TYPE_CHECKING:
     from llvmlite import ir
 
+    # What `generate` made, or its text.
+    Module: TypeAlias = ir.Module | str
+
 __all__ = [
     "Code",
     "assembly",
     "compile_object",
+    "compile_quickly",
     "has_streaming_stores",
     "host_cpu",
     "llvm_version",
@@ -31,6 +35,8 @@ __all__ = [
     "optimized_ir",
     "vector_bits",
 ]
+
+_MATH = '@"tack.math.'  # in a text with functions of `vector_math`
 
 
 @final
@@ -77,15 +83,23 @@ class _Host:
         """What code is generated for; loading code needs none of it. Each thread has one of its own."""
         found = getattr(self._own, "machine", None)
         if found is None:
-            found = self._own.machine = self._new_machine()
+            found = self._own.machine = self._new_machine(CODEGEN)
         return found
 
-    def _new_machine(self) -> Any:
+    @property
+    def quick_machine(self) -> Any:
+        """The same, which generates plain code in a fifth of the time."""
+        found = getattr(self._own, "quick_machine", None)
+        if found is None:
+            found = self._own.quick_machine = self._new_machine(0)
+        return found
+
+    def _new_machine(self, level: int) -> Any:
         from tack.codegen.llvm.image import HAS_IMAGES
 
         # What an image needs; MCJIT's default, the large model, loads each constant's address besides.
         model = {"reloc": "pic", "codemodel": "small"} if HAS_IMAGES else {"jit": True}
-        return self.target.create_target_machine(cpu=self.cpu, features=self.features, opt=CODEGEN, **model)
+        return self.target.create_target_machine(cpu=self.cpu, features=self.features, opt=level, **model)
 
     @cached_property
     def layout(self) -> str:
@@ -106,65 +120,100 @@ def _host() -> _Host:
 
 
 @contextlib.contextmanager
-def _optimized(module: ir.Module) -> Iterator[Any]:
-    """A parsed and optimized copy of ``module``, in a context of its own so that all of it is freed."""
+def _parsed(text: str) -> Iterator[tuple[Any, Any]]:
+    """The module with this text, and its context, which it has for itself so that all of it is freed."""
     from llvmlite import binding
-    from llvmlite.binding.newpassmanagers import NewPassManager
 
     from tack.stages import stage
 
-    host = _host()
+    with contextlib.ExitStack() as owned:
+        context = owned.enter_context(binding.create_context())
+        with stage("LLVM optimize"):
+            parsed = owned.enter_context(binding.parse_assembly(text, context))
+        # The optimizer's knowledge of the machine and of the C library hangs on these.
+        parsed.triple, parsed.data_layout = _host().machine.triple, _host().layout
+        yield parsed, context
+
+
+@contextlib.contextmanager
+def _pass_builder(machine: Any, **tuning: bool) -> Iterator[Any]:
+    from llvmlite import binding
+
+    with binding.create_pipeline_tuning_options(speed_level=PASSES) as options:
+        for name, value in tuning.items():
+            setattr(options, name, value)
+        with binding.create_pass_builder(machine, options) as builder:
+            yield builder
+
+
+def _run(passes: Any, module: Any, builder: Any) -> None:
+    """Runs a pass manager and frees it. Its close() frees nothing: llvmlite hides the method that would."""
+    from llvmlite.binding.newpassmanagers import NewPassManager
+
+    try:
+        _unlocked("LLVMPY_RunNewModulePassManager")(passes, module, builder)
+    finally:
+        NewPassManager._dispose(passes)
+
+
+@contextlib.contextmanager
+def _optimized(module: Module) -> Iterator[Any]:
+    """A parsed and optimized copy of ``module``."""
+    from tack.stages import stage
+
     with stage("code generation"):
         text = str(module)
-    with contextlib.ExitStack() as owned:
-
-        def own(thing: Any) -> Any:
-            owned.callback(thing.close)
-            return thing
-
-        context = own(binding.create_context())
+    with _parsed(text) as (parsed, context), _pass_builder(_host().machine, **TUNING) as builder:
         with stage("LLVM optimize"):
-            parsed = own(binding.parse_assembly(text, context))
-        # The optimizer's knowledge of the machine and of the C library hangs on these.
-        parsed.triple, parsed.data_layout = host.machine.triple, host.layout
-        options = own(binding.create_pipeline_tuning_options(speed_level=PASSES))
-        for name, value in TUNING.items():
-            setattr(options, name, value)
-        builder = own(binding.create_pass_builder(host.machine, options))
-        passes = builder.getModulePassManager()
-        # Its close() frees nothing: in llvmlite's class the method that would is hidden by another.
-        owned.callback(NewPassManager._dispose, passes)
-        with stage("LLVM optimize"):
-            _unlocked("LLVMPY_RunNewModulePassManager")(passes, parsed, builder)
-            if any(name.startswith("tack.math.") for name in module.globals):
-                _link_math(parsed, context, builder)
+            _run(builder.getModulePassManager(), parsed, builder)
+            if _MATH in text:
+                _link_math(parsed, context, builder, str(parsed))
         yield parsed
 
 
-def _link_math(parsed: Any, context: Any, builder: Any) -> None:
-    """Adds the functions of `vector_math` that the optimized module calls, its vector forms inlined."""
+def _link_math(parsed: Any, context: Any, builder: Any, text: str) -> None:
+    """Adds the functions of `vector_math` that a module with this text calls, its vector forms inlined."""
     from llvmlite import binding
-    from llvmlite.binding.newpassmanagers import NewPassManager
 
     from tack.codegen.llvm import vector_math
 
-    wanted = vector_math.called(str(parsed))
-    library = binding.parse_assembly(str(vector_math.library(wanted)), context)
+    library = binding.parse_assembly(str(vector_math.library(vector_math.called(text))), context)
     library.triple, library.data_layout = parsed.triple, _host().layout
     parsed.link_in(library)
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.add_global_dead_code_eliminate_pass()
-    passes.run(parsed, builder)
-    NewPassManager._dispose(passes)
+    _run(passes, parsed, builder)
 
 
-def compile_object(module: ir.Module) -> bytes:
+def compile_object(module: Module) -> bytes:
     """The object file of ``module``, optimized for this machine."""
     from tack.stages import stage
 
     with _optimized(module) as optimized, stage("emit"):
-        return _emitted(optimized)
+        return _emitted(optimized, _host().machine)
+
+
+def compile_quickly(text: str) -> bytes:
+    """The object file of the module with this text, in a sixth of the time, and several times slower.
+
+    It computes the same, unless the module lets LLVM choose, as with fast-math flags.
+    """
+    from llvmlite import binding
+
+    from tack.stages import stage
+
+    machine = _host().quick_machine
+    with _parsed(text) as (parsed, context), _pass_builder(machine) as builder:
+        with stage("LLVM optimize"):
+            # Locals become registers, which saves as much in emission.
+            passes = binding.create_new_module_pass_manager()
+            passes.add_sroa_pass()
+            _run(passes, parsed, builder)
+            if _MATH in text:
+                _link_math(parsed, context, builder, text)
+        with stage("emit"):
+            return _emitted(parsed, machine)
 
 
 def _unlocked(name: str) -> Callable[..., Any]:
@@ -179,12 +228,12 @@ def _unlocked(name: str) -> Callable[..., Any]:
     return getattr(function, "_cfn", function)
 
 
-def _emitted(module: Any) -> bytes:
+def _emitted(module: Any, machine: Any) -> bytes:
     """What `TargetMachine.emit_object` does."""
     from llvmlite.binding import ffi
 
     with ffi.OutputString() as error:
-        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(_host().machine, module, 1, error)
+        buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, error)
         if not buffer:
             raise RuntimeError(str(error))
     try:
@@ -212,13 +261,13 @@ def load_object(data: bytes) -> Code:
     return Code(engine)
 
 
-def optimized_ir(module: ir.Module) -> str:
+def optimized_ir(module: Module) -> str:
     """The text of ``module`` after optimization."""
     with _optimized(module) as optimized:
         return str(optimized)
 
 
-def assembly(module: ir.Module) -> str:
+def assembly(module: Module) -> str:
     """The assembly text of ``module`` for this machine."""
     with _optimized(module) as optimized:
         text: str = _host().machine.emit_assembly(optimized)

@@ -7,6 +7,7 @@ trap; `docs/design/ir.md` gives their meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
@@ -203,12 +204,39 @@ def power(fn: Emitter, node: Binary, left: ir.Value, right: ir.Value) -> ir.Valu
 
 def _float_power(fn: Emitter, dtype: DType, left: ir.Value, right: ir.Value) -> ir.Value:
     exponent = right.constant if isinstance(right, ir.Constant) else None
-    if exponent in (3.0, 4.0):  # two roundings; where the square overflows or is denormal, so is the power
-        square = fn.builder.fmul(left, left)
-        return fn.builder.fmul(square, left if exponent == 3.0 else square)
-    if exponent in (0.0, 1.0, -1.0, 2.0, 0.5, -0.5):  # LLVM knows what the C library's does
-        return fn.libm("pow", dtype, left, right)
-    return fn.math("pow", dtype, left, right)
+    rule = _POWERS.get(exponent)
+    return fn.math("pow", dtype, left, right) if rule is None else rule(fn, dtype, left)
+
+
+def _square(fn: Emitter, dtype: DType, base: ir.Value) -> ir.Value:
+    return fn.builder.fmul(base, base)
+
+
+def _cube(fn: Emitter, dtype: DType, base: ir.Value) -> ir.Value:
+    return fn.builder.fmul(_square(fn, dtype, base), base)
+
+
+def _reciprocal(fn: Emitter, dtype: DType, base: ir.Value) -> ir.Value:
+    return fn.builder.fdiv(constant(dtype, 1), base)
+
+
+def _root(fn: Emitter, dtype: DType, base: ir.Value) -> ir.Value:
+    """``base ** 0.5``, which is 0 for -0 and infinite for either infinity."""
+    infinity = constant(dtype, inf)
+    root = fn.intrinsic("fabs", dtype, fn.intrinsic("sqrt", dtype, base))
+    return fn.builder.select(compare(fn, "eq", dtype, base, constant(dtype, -inf)), infinity, root)
+
+
+# Two roundings at most. Where a square overflows or is denormal, so is the power.
+_POWERS: dict[float | None, UnaryRule] = {
+    0.0: lambda fn, dtype, base: constant(dtype, 1),
+    1.0: lambda fn, dtype, base: base,
+    -1.0: _reciprocal,
+    2.0: _square,
+    3.0: _cube,
+    4.0: lambda fn, dtype, base: _square(fn, dtype, _square(fn, dtype, base)),
+    0.5: _root,
+}
 
 
 def _repeated(fn: Emitter, dtype: DType, base: ir.Value, exponent: int) -> ir.Value:

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from tack.codegen.llvm.checks import check_race
 from tack.codegen.llvm.emitter import Emitter, Jump
-from tack.codegen.llvm.expressions import condition, dtype_of, element, value
+from tack.codegen.llvm.expressions import condition, dtype_of, element, factors, value
 from tack.codegen.llvm.types import I64, LLVM_TYPES, constant, index
 from tack.dtypes import DType, i64
 from tack.ir.nodes import (
@@ -60,6 +60,9 @@ def statements(fn: Emitter, body: Iterable[Stmt]) -> None:
 
 
 def _assign(fn: Emitter, node: Assign) -> None:
+    if fn.is_fused(node.target):
+        fn.assign_product(node.target, *factors(fn, node.value))
+        return
     fn.assign(node.target, value(fn, node.value), dtype_of(node.value))
 
 

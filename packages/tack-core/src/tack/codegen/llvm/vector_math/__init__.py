@@ -136,7 +136,7 @@ def called(optimized: str) -> list[Form]:
 
 
 _DTYPES: Final = {"f32": f32, "f64": f64}
-_CALL: Final = re.compile(r"call [^@\n]*@tack\.math\.(\w+)\.(f32|f64)(?:\.x(\d+)(m?))?\(")
+_CALL: Final = re.compile(r"call [^@\n]*@\"?tack\.math\.(\w+)\.(f32|f64)(?:\.x(\d+)(m?))?\"?\(")
 
 
 def library(wanted: list[Form]) -> ir.Module:
