@@ -73,12 +73,12 @@ class Launch:
         )
 
     def serial(self) -> None:
-        self.program.launch(self.slots, 0, self.total)
+        self.program.functions.launch(self.slots, 0, self.total)
 
     def parallel(self) -> None:
         address = ctypes.cast(ctypes.c_char_p(self.slots), ctypes.c_void_p).value or 0
         chunk = max(1, -(-self.total // (4 * self.pool.num_threads)))
-        self.pool.run(self.program.address, address, self.total, chunk, self.args)
+        self.pool.run(self.program.functions.address, address, self.total, chunk, self.args)
 
 
 @contextmanager

@@ -1,8 +1,19 @@
-"""A program of 18 kernels: the MRI example's and those of seven others, each called once."""
+"""A program of 18 kernels: the MRI example's and those of seven others, each called once.
+
+Run as a script it measures the first pass, with nothing cached and LLVM loaded, in fresh processes that
+optimize in the background and at once, in turn: how long it takes, the processor time of its own thread, and
+that of the whole process until then and until all code is optimized.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import statistics
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +79,52 @@ def calls() -> list[Call]:
 def run(program: list[Call]) -> None:
     for kernel, args in program:
         kernel(*args)
+
+
+def first_pass() -> dict[str, float]:
+    """The times of a first pass in this process, in seconds."""
+    from tack.codegen.llvm import jit
+    from tack.runtime.cpu.background import finish_all
+
+    program = calls()
+    jit.vector_bits()  # loads LLVM
+    start, thread, process = time.perf_counter(), time.thread_time(), time.process_time()
+    run(program)
+    found = {
+        "first pass": time.perf_counter() - start,
+        "its thread": time.thread_time() - thread,
+        "process, until then": time.process_time() - process,
+    }
+    finish_all()
+    found["process, all optimized"] = time.process_time() - process
+    start = time.perf_counter()
+    run(program)
+    return {**found, "second pass": time.perf_counter() - start}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The first pass of 18 kernels.")
+    parser.add_argument("--rounds", type=int, default=7, help="processes of each kind")
+    rounds = parser.parse_args().rounds
+    found: dict[str, list[dict[str, float]]] = {"tiered": [], "optimized": []}
+    for _ in range(rounds):
+        for mode, times in found.items():
+            variables = {**os.environ, "TACK_CACHE": "off", "TACK_LOG": "off", "TACK_CPU_COMPILE": mode}
+            done = subprocess.run(
+                [sys.executable, __file__, "--here"], env=variables, capture_output=True, check=True
+            )
+            times.append(json.loads(done.stdout))
+    print(f"ms, the least and the median of {rounds} processes")
+    for name in found["tiered"][0]:
+        cells = []
+        for mode, times in found.items():
+            values = [1e3 * each[name] for each in times]
+            cells.append(f"{mode} {min(values):7.1f} {statistics.median(values):7.1f}")
+        print(f"{name:24}", "   ".join(cells))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--here"]:
+        print(json.dumps(first_pass()))
+    else:
+        main()

@@ -17,6 +17,8 @@ from on_target import TARGETS
 
 # Tests measure compilers, not what an earlier run left on disk.
 os.environ.setdefault("TACK_CACHE", "off")
+# Launches run optimized code from the first on, which is what most tests are about.
+os.environ.setdefault("TACK_CPU_COMPILE", "optimized")
 # Every test checks the intermediate representation around every pass.
 os.environ.setdefault("TACK_VERIFY", "1")
 

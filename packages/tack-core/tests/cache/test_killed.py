@@ -74,7 +74,7 @@ def start(project: Project, wave: int, first: int = 0, last_call: int = 0) -> su
         script.write_text(PROGRAM)
     return subprocess.Popen(
         [sys.executable, str(script), *map(str, (wave, first, last_call, KERNELS))],
-        env=project.environment(TACK_CPU_THREADS="1", OPENBLAS_NUM_THREADS="1"),
+        env=project.environment(TACK_CPU_COMPILE="tiered", TACK_CPU_THREADS="1", OPENBLAS_NUM_THREADS="1"),
         cwd=project.path,
         text=True,
         stdout=subprocess.PIPE,

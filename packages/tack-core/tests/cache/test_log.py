@@ -86,6 +86,16 @@ def test_each_compile_has_its_cause_and_the_times_of_its_stages(project: Project
     assert report["errors"] == []
 
 
+def test_both_forms_of_code_are_logged(project: Project) -> None:
+    lines, _ = logged(project, TACK_LOG="compile", TACK_CPU_COMPILE="tiered", TACK_CACHE="off")
+    found = [match for line in lines if (match := LINE.fullmatch(line))]
+    assert [(m[1], m[4]) for m in found] == CAUSES
+    later = [line for line in lines if re.fullmatch(r"tack: kernel '\w+': optimized for CPU in .* ms", line)]
+    # At the end of the program what has not begun is left.
+    assert 1 <= len(later) <= len(found)
+    assert all(m[2].startswith("compiled without optimization") for m in found)
+
+
 def test_hits_in_both_levels_are_logged_and_memory_is_silent(project: Project) -> None:
     logged(project)
     lines, _ = logged(project, TACK_LOG="compile")

@@ -24,9 +24,9 @@ import numpy as np
 
 import tack
 from tack.runtime import native
-from tack.runtime.cpu import launch
+from tack.runtime.cpu import program
 from tack.runtime.cpu.backend import CpuBackend
-from tack.runtime.cpu.launch import build
+from tack.runtime.cpu.program import build
 from tack.runtime.dispatch import default_backend
 from tack.runtime.variants import resolve_variant
 
@@ -438,7 +438,7 @@ def whole_workgroups() -> None:
 
 
 def large_launches() -> None:
-    launch.large_write = lambda: 4096
+    program.large_write = lambda: 4096
 
     @tack.kernel
     def double(x, out):

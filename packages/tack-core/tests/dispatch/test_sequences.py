@@ -13,7 +13,7 @@ import pytest
 
 import tack
 from tack.runtime import debug, native
-from tack.runtime.cpu.launch import build
+from tack.runtime.cpu.program import build
 from tack.runtime.dispatch import default_backend
 from tack.runtime.variants import resolve_variant
 

@@ -11,6 +11,13 @@ import pytest
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
+
+@pytest.fixture(autouse=True)
+def tiered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes as users start them, with code that is optimized in the background."""
+    monkeypatch.setenv("TACK_CPU_COMPILE", "tiered")
+
+
 COMMON = """
 import json, os, sys, threading
 import numpy as np
@@ -146,6 +153,7 @@ counts = {name: store().counts[name] - before[name] for name in before}
 print(json.dumps([ends, again, counts["hits"], counts["misses"]]))
 """
     place = {"TACK_CACHE": "write", "TACK_CACHE_DIR": str(tmp_path / "cache")}
+    place["TACK_CPU_COMPILE"] = "optimized"  # children that end so have no time for the background
     assert script(run_python, tmp_path, text, **place) == [[0] * 6, True, 2, 0]
 
 

@@ -10,6 +10,7 @@ import pytest
 import tack
 from tack.codegen.llvm import jit
 from tack.runtime.cpu import launch
+from tack.runtime.cpu import program as programs_of_cpu
 from tack.runtime.dispatch import default_backend
 
 pytestmark = pytest.mark.skipif(
@@ -21,7 +22,7 @@ LARGE = 1 << 16  # bytes, in these tests
 
 @pytest.fixture(autouse=True)
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "large_write", lambda: LARGE)
+    monkeypatch.setattr(programs_of_cpu, "large_write", lambda: LARGE)
 
 
 def make_scale() -> tack.Kernel:
@@ -66,7 +67,7 @@ def test_it_is_for_large_launches_only() -> None:
     scale = make_scale()
     run(scale, LARGE // 4, 12)
     (program,) = programs(scale)
-    program.streaming.launch = program.streaming.address = None  # whoever uses it fails
+    program.streaming.functions = None  # whoever uses it fails
     run(scale, 1000, 3)
 
 

@@ -26,7 +26,7 @@ from tack.ir.nodes import (
 )
 from tack.ir.traversal import children, walk, walk_statements
 
-__all__ = ["is_bounded", "iteration_cost"]
+__all__ = ["UNKNOWN_TRIPS", "is_bounded", "iteration_cost", "unknown_depth"]
 
 # Nanoseconds, between those of vectorized and of scalar code, without cache misses; functions as vectorized.
 _OPERATION = 0.1
@@ -48,7 +48,7 @@ _CALLS = {
 _LIBM_CALL = 10.0
 _OTHERS = {Load: _MEMORY, Store: _MEMORY, Lookup: _MEMORY, Atomic: _ATOMIC, Print: _PRINT}
 # What a loop is taken to run if its range is not constant.
-_UNKNOWN_TRIPS = 16
+UNKNOWN_TRIPS = 16
 
 
 def iteration_cost(kernel: Kernel) -> float:
@@ -62,6 +62,16 @@ def is_bounded(kernel: Kernel) -> bool:
     loops = [n for n in walk_statements(kernel.loop) if isinstance(n, For | While)]
     known = all(isinstance(n, For) and _has_constant_range(n) for n in loops)
     return known and not any(isinstance(n, For | While) for n in outside)
+
+
+def unknown_depth(kernel: Kernel) -> int:
+    """How deep loops nest of which the estimate takes ``UNKNOWN_TRIPS`` for the length."""
+    return max(map(_depth, (*kernel.before, kernel.loop, *kernel.after)))
+
+
+def _depth(node: Node) -> int:
+    deepest = max((_depth(s) for field in node._bodies for s in getattr(node, field)), default=0)
+    return deepest + (isinstance(node, While) or (isinstance(node, For) and not _has_constant_range(node)))
 
 
 def _has_constant_range(loop: For) -> bool:
@@ -79,7 +89,7 @@ def _node(node: Node) -> float:
         bounds = sum(map(_node, children(node.range)))
         return bounds + _trips(node.range) * (_OPERATION + _body(node.body))
     if isinstance(node, While):
-        return _UNKNOWN_TRIPS * (_node(node.cond) + _body(node.body))
+        return UNKNOWN_TRIPS * (_node(node.cond) + _body(node.body))
     if isinstance(node, If):
         return _OPERATION + _node(node.cond) + max(_body(node.then), _body(node.orelse))
     parts = sum(map(_node, children(node)))
@@ -100,7 +110,7 @@ def _arithmetic(index: Expr) -> float:
 
 def _trips(bounds: Range) -> float:
     most = _most_trips(bounds)
-    return _UNKNOWN_TRIPS if most is None else most
+    return UNKNOWN_TRIPS if most is None else most
 
 
 def _most_trips(bounds: Range) -> int | None:

@@ -403,6 +403,17 @@ class Backend(ABC):
         """
         return None
 
+    def when_final(self, payload: Any, then: Callable[[float], None]) -> None:
+        """Calls ``then`` when a payload that was built is what it will be, with the seconds that took since.
+
+        That is now, unless the backend goes on compiling in the background.
+        """
+        then(0.0)
+
+    def is_final(self, payload: Any) -> bool:
+        """Whether the backend goes on compiling a payload no longer, so that `native_plan` may be asked."""
+        return True
+
     def variant_artifact(self, payload: Any) -> bytes | None:
         """The compiled code of a variant, for the disk cache."""
         return None

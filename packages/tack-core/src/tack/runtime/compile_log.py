@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tack.runtime.facts import TemplateFacts
     from tack.runtime.variants import Variant
 
-__all__ = ["failed", "report", "template_read"]
+__all__ = ["failed", "optimized", "report", "template_read"]
 
 
 def report(
@@ -32,18 +32,34 @@ def report(
     logs: bool,
 ) -> None:
     """Logs a variant before it is put into its slot, and warns if compiling it took long."""
-    log = logging.getLogger(settings.LOGGER)
     if logs:
         done = "read from the disk cache" if variant.from_disk else "compiled"
-        log.info(
+        if not backend.is_final(variant.payload):
+            done = "compiled without optimization"
+        logging.getLogger(settings.LOGGER).info(
             "kernel '%s': %s for %s in %s ms (%s)%s",
             *(kernel.__name__, done, backend.label, _ms(variant.seconds)),
             *(_cause(backend, kernel, facts, variant), _stages(variant, times)),
         )
-    if variant.seconds > LONG_COMPILE and not variant.from_disk and (logs or not settings.silent()):
-        log.warning(
+    if not variant.from_disk:
+        _warn_if_long(backend, kernel, variant.seconds, logs)
+
+
+def optimized(backend: Backend, kernel: Kernel, seconds: float) -> None:
+    """Logs that optimized code took the place of a variant's first, and warns if that took long."""
+    logs = settings.logs()
+    if logs:
+        logging.getLogger(settings.LOGGER).info(
+            "kernel '%s': optimized for %s in %s ms", kernel.__name__, backend.label, _ms(seconds)
+        )
+    _warn_if_long(backend, kernel, seconds, logs)
+
+
+def _warn_if_long(backend: Backend, kernel: Kernel, seconds: float, logs: bool) -> None:
+    if seconds > LONG_COMPILE and (logs or not settings.silent()):
+        logging.getLogger(settings.LOGGER).warning(
             "kernel '%s' took %.1f s to compile for %s; %s",
-            *(kernel.__name__, variant.seconds, backend.label, _cache()),
+            *(kernel.__name__, seconds, backend.label, _cache()),
         )
 
 

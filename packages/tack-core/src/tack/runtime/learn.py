@@ -167,6 +167,8 @@ def learn(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any] | None) 
         args = kernel.bind(args, kwargs or {})
     backend = backend_of(kernel, args)
     slot = slot_of(backend, kernel)
+    if not all(backend.is_final(variant.payload) for variant in list(slot.variants.values())):
+        return  # a plan has fixed addresses
     if slot.table is None:
         slot.table = native.module.Table(
             kernel,

@@ -198,3 +198,10 @@ def note_variant(kernel: Kernel, backend: Backend, variant: Variant) -> None:
             else:
                 entry.compiles += 1
                 entry.compile_seconds += variant.seconds
+
+
+def note_seconds(kernel: Kernel, backend: Backend, seconds: float) -> None:
+    """Tells the profiles that are on how long a variant was compiled in the background."""
+    for profile in _active:
+        with profile._lock:
+            profile._entry(kernel, backend).compile_seconds += seconds

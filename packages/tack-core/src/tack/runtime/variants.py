@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tack.runtime import debug, settings
 from tack.runtime.array import Array
 from tack.runtime.expand import Expanded, expand, tokens_in
 from tack.runtime.facts import TemplateFacts
-from tack.runtime.profile import note_variant
+from tack.runtime.profile import note_seconds, note_variant
 from tack.runtime.texture import Texture3D
 from tack.runtime.workgroups import check_workgroup_support
 
@@ -432,14 +433,31 @@ def _made(
             raise
     variant.seconds = perf_counter() - start + facts.seconds
     facts.seconds = 0.0
-    if not variant.from_disk:
-        stored.save(backend, facts, variant)
     note_variant(kernel, backend, variant)
     if logs or (variant.seconds > LONG_COMPILE and not variant.from_disk):
         from tack.runtime.compile_log import report
 
         report(backend, kernel, facts, variant, times, logs)
+    if not variant.from_disk:
+        backend.when_final(variant.payload, partial(_finished, backend, kernel, facts, variant))
     return variant
+
+
+def _finished(
+    backend: Backend, kernel: Kernel, facts: TemplateFacts, variant: Variant, seconds: float
+) -> None:
+    """Stores a variant that was built, after the backend compiled ``seconds`` more in the background."""
+    from tack.runtime.disk import variants as stored
+
+    stored.save(backend, facts, variant)
+    if not seconds:
+        return
+    variant.seconds += seconds
+    note_seconds(kernel, backend, seconds)
+    if settings.logs() or seconds > LONG_COMPILE:
+        from tack.runtime.compile_log import optimized
+
+        optimized(backend, kernel, seconds)
 
 
 def _note_failure(backend: Backend, kernel: Kernel, error: Exception) -> None:

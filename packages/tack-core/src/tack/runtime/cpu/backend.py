@@ -13,7 +13,7 @@ import numpy as np
 from tack.dtypes import ALL_DTYPES, DType
 from tack.runtime.backend import Backend, Buffer
 from tack.runtime.convert import is_integer
-from tack.runtime.cpu import code, launch
+from tack.runtime.cpu import code, launch, program
 from tack.runtime.cpu.buffer import CpuBuffer, allocate
 
 if TYPE_CHECKING:
@@ -140,16 +140,25 @@ class CpuBackend(Backend):
     def cache_target(self) -> tuple[tuple[str, str], ...] | None:
         return code.target()
 
+    def when_final(self, payload: Any, then: Callable[[float], None]) -> None:
+        if payload.upgrade is None:
+            then(0.0)
+        else:
+            payload.upgrade.start(then)
+
+    def is_final(self, payload: Any) -> bool:
+        return payload.upgrade is None
+
     def variant_artifact(self, payload: Any) -> bytes | None:
-        data = launch.save(payload)
+        data = program.save(payload)
         payload.artifact = None  # the code itself stays loaded
         return data
 
     def load_variant(self, read: Callable[[], Any], artifact: bytes, args: tuple[Any, ...]) -> Any:
-        return launch.load(read, artifact)
+        return program.load(read, artifact)
 
     def inspect(self, ir: Any, mode: str, disjoint: bool) -> str:
-        return launch.inspect(ir, mode, disjoint)
+        return program.inspect(ir, mode, disjoint)
 
     def fill_array(self, array: Array, value: np.generic) -> bool:
         """Large fills run on the pool, so that the threads that will use the pages touch them first."""

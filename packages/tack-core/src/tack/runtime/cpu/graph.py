@@ -11,6 +11,7 @@ import numpy as np
 from tack.runtime import native
 from tack.runtime.array import Array, new_array
 from tack.runtime.cpu import launch
+from tack.runtime.cpu.program import Program
 from tack.runtime.graph import Step
 from tack.runtime.slots import check_capturable, launch_range
 from tack.runtime.workgroups import check_workgroup_launch
@@ -27,7 +28,7 @@ __all__ = ["copy_step", "fill_step", "graph", "launch_step"]
 class _Launch(NamedTuple):
     """A launch that is resolved: its code, its slots, and how many iterations."""
 
-    program: launch.Program
+    program: Program
     slots: bytes
     total: int
     used: Any
@@ -38,7 +39,7 @@ class _Launch(NamedTuple):
     def row(self) -> tuple[int, int, int, int, int, int]:
         address = ctypes.cast(ctypes.c_char_p(self.slots), ctypes.c_void_p).value or 0
         work = min(self.total * self.program.cost, 1e18)
-        return self.program.address, address, self.total, self.program.group, int(work), 0
+        return self.program.functions.address, address, self.total, self.program.group, int(work), 0
 
 
 class _Copy(NamedTuple):
@@ -58,7 +59,7 @@ class _Copy(NamedTuple):
 
 def launch_step(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> Step:
     variant, accepted = launch.prepare_launch(backend, kernel, args)
-    program: launch.Program = variant.payload
+    program: Program = variant.payload
     check_capturable(kernel, program)
     total, spans = launch_range(kernel, variant, accepted, "the CPU")
     check_workgroup_launch(kernel, variant, total)
