@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from emulated.metal_driver import CONTROL
+
+from tack.runtime.dispatch import default_backend
+from tack.runtime.metal import program
 
 TESTS = Path(__file__).parent.parent
-Run = Callable[..., list[str]]
 
 PROGRAM = """
 import sys
 sys.path.insert(0, {tests!r})
 from emulated import metal_driver
 CONTROL = metal_driver.install()
-{before}
 import tack
 from tack.codegen import c
 generate = c.generate
@@ -55,51 +58,28 @@ print(*generated, "|", *modes)
 """
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """``run(before)``: the kernels that a process generates code for, and the math mode of each compile."""
-    program = tmp_path / "program.py"
-
-    def go(before: str = "") -> list[str]:
-        program.write_text(PROGRAM.format(before=before, tests=str(TESTS)))
-        env = {**os.environ, "TACK_CACHE": "write", "TACK_CACHE_DIR": str(tmp_path / "cache")}
-        done = subprocess.run(
-            [sys.executable, str(program)], env=env, capture_output=True, text=True, check=False
-        )
+def test_a_warm_start_generates_nothing_and_keeps_the_math_mode(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM.format(tests=str(TESTS)))
+    env = {**os.environ, "TACK_CACHE": "write", "TACK_CACHE_DIR": str(tmp_path / "cache")}
+    lines = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, file], env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        return done.stdout.strip().split()
-
-    return go
-
-
-COLD = ["scale", "root", "|", "safe", "relaxed"]
-WARM = ["|", "safe", "relaxed"]
+        lines.append(done.stdout.split())
+    assert lines == [["scale", "root", "|", "safe", "relaxed"], ["|", "safe", "relaxed"]]
 
 
-def test_a_warm_start_generates_nothing_and_keeps_the_math_mode(run: Run) -> None:
-    assert run() == COLD
-    assert run() == WARM
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "import platform; platform.mac_ver = lambda: ('27.1', ('', '', ''), 'arm64')",
-        "metal_driver.CONTROL.name = 'Another GPU'",
-        "from tack.runtime.metal import program; program.OPTIONS = 'others'",
-    ],
-    ids=["system", "gpu", "options"],
-)
-def test_what_code_depends_on_is_in_the_key(run: Run, change: str) -> None:
-    assert run() == COLD
-    assert run(change) == COLD
-    assert run(change) == WARM
-    assert run() == WARM
-
-
-def test_source_that_metal_refuses_is_generated_again(run: Run) -> None:
-    """As after an update of macOS whose compiler takes less."""
-    assert run() == COLD
-    found = run("CONTROL.fail('newLibraryWithSource_options_error_')")
-    assert found == ["scale", "|", "safe", "safe", "relaxed"]
-    assert run() == WARM
+def test_what_code_depends_on_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPU, macOS with its compiler, and what the compiler is told."""
+    backend: Any = default_backend()
+    keys = [backend.cache_target()]
+    for owner, name, value in (
+        (CONTROL, "name", "Another GPU"),
+        (platform, "mac_ver", lambda: ("27.1", ("", "", ""), "arm64")),
+        (program, "OPTIONS", "others"),
+    ):
+        monkeypatch.setattr(owner, name, value)
+        keys.append(backend.cache_target())
+    assert len(set(keys)) == 4
+    assert all(dict(key).keys() == {"gpu", "system", "options"} for key in keys)

@@ -133,26 +133,6 @@ def test_programs_may_end_with_work_queued() -> None:
     assert in_a_process(KERNEL + textwrap.dedent(code)) == "end\n1 3 []\n"
 
 
-def test_a_forked_child_is_told() -> None:
-    code = """
-        import os
-        scale(x, 2.0)
-        child = os.fork()
-        if not child:
-            for use in (x.numpy, lambda: x.fill(1), lambda: scale(x, 1.0), tack.sync):
-                try:
-                    use()
-                except RuntimeError as error:
-                    assert "when this process was forked" in str(error) and "spawn" in str(error)
-                else:
-                    os._exit(3)
-            assert tack.ones(3, device="cpu").sum() == 3
-            os._exit(0)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), x.numpy().sum())
-    """
-    assert in_a_process(KERNEL + textwrap.dedent(code)) == "0 2000.0\n"
-
-
 @pytest.mark.parametrize("system", [14, 15])
 def test_both_ways_of_compile_options(system: int) -> None:
     """Before macOS 15 there are no math modes and no MSL 3.2, which the fake refuses then."""
