@@ -26,7 +26,8 @@ _KEYWORDS = """
     atomic_compare_exchange_weak_explicit atomic_fetch_add_explicit atomic_fetch_and_explicit
     atomic_fetch_max_explicit atomic_fetch_min_explicit atomic_fetch_or_explicit atomic_fetch_xor_explicit
     atomic_thread_fence memory_order_relaxed memory_order_seq_cst mem_flags thread_scope_device
-    threadgroup_barrier assert main NULL INFINITY NAN MAXFLOAT HUGE_VALF HUGE_VALH access swap
+    threadgroup_barrier assert main NULL INFINITY NAN MAXFLOAT MAXHALF HUGE_VALF HUGE_VALH access swap
+    coherent
 """
 _VECTORS = ("bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "half", "float")
 # The constants of the headers are macros.
