@@ -69,8 +69,8 @@ def _find_func(height: int) -> Func:
     """The device function that lists which words have crossed edges of cells.
 
     It looks at ``height`` rows from ``first`` on, and `BATCH` words of each from ``start`` on. What is listed
-    is the row, the word, and whether there are rows further along y and z. ``before`` is the number of rows in
-    the plane of the first that come before it.
+    is the row, the word, and whether there are rows further along y and z. ``before`` is the number of rows
+    before the first in its plane.
     """
     group = tack.constant(height)
     share = tack.constant(int(BATCH) * height // int(LANES))  # words of a lane
