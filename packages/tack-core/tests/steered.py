@@ -155,7 +155,8 @@ def in_a_process(tmp_path: Path, target_name: str, target: str) -> InAProcess:
         program = tmp_path / "program.py"  # kernels need a file that their source is in
         program.write_text(start + textwrap.dedent(code))
         done = subprocess.run(
-            [sys.executable, str(program)],
+            # Python 3.12 warns of forks where there are threads, of which drivers have some.
+            [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(program)],
             env={**os.environ, "PYTHONPATH": import_path(), **environment},
             capture_output=True,
             text=True,

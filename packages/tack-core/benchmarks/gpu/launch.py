@@ -53,12 +53,12 @@ def tack() -> dict[str, Case]:
         for i in range(a.shape[0]):
             out[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i]
 
-    arrays = a, b, c, d, e, f, g, out = [tk.asarray(a) for a in data()]
+    arrays = x0, x1, x2, x3, x4, x5, x6, out = [tk.asarray(a) for a in data()]
     add7(*arrays)
 
     def launches(count: int) -> None:
         for _ in range(count):
-            add7(a, b, c, d, e, f, g, out)
+            add7(x0, x1, x2, x3, x4, x5, x6, out)
 
     with tk.capture() as graph:
         launches(GRAPH)
