@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -32,19 +31,26 @@ class Rows:
     found for some planes at a time, a *slab*, and once more for writing.
     """
 
-    __slots__ = ("_bits", "_nans", "_shares", "_starts", "_step", "_threshold")
+    __slots__ = ("_about", "_bits", "_nans", "_shares", "_slabs", "_starts", "_threshold")
 
     def __init__(self, grid: tack.Array) -> None:
         nz, ny, nx = grid.shape
+        length = row_words(nx)
+        self._about = nz, ny, nx, length
         self._bits: Any = None
         self._threshold: float | None = None
         self._nans = np.zeros(1, np.int32)
         # Triangles and points are at most 8 for each voxel.
         self._starts = np.empty(2 * nz * ny + 1, np.int32 if 8 * grid.size <= i32.max else np.int64)
         self._shares = np.empty(2 * nz * ny, np.uint16 if nx <= u16.max else np.int32)
-        plane = 8 * ny * row_words(nx)
-        spare = max(_SPARE * grid.nbytes - self._starts.nbytes - self._shares.nbytes, _LEAST)
-        self._step = max(1, nz if nz * plane <= spare else max(int(spare / plane) - 1, -(-nz // 8)))
+        self._slabs = [(0, nz, nz)]  # of each: its first plane, how many it has, and how many with the next
+        plane = 8 * ny * length
+        if nz * plane > _LEAST:
+            spare = max(_SPARE * grid.nbytes - self._starts.nbytes - self._shares.nbytes, _LEAST)
+            step = max(int(spare / plane) - 1, -(-nz // 8))
+            if nz * plane > spare:
+                firsts = range(0, nz, step)
+                self._slabs = [(k, min(step, nz - k), min(step + 1, nz - k)) for k in firsts]
 
     def classify(self, grid: tack.Array, threshold: float | None) -> None:
         """Says which voxels are inside: those that are at least ``threshold``; None is past all values."""
@@ -53,13 +59,14 @@ class Rows:
 
     def count(self, grid: tack.Array, usable: tuple[tack.Array, ...] | None) -> None:
         """Finds how much there is to write."""
-        nz, ny, nx = grid.shape
-        if usable and self._step < nz:  # they take more, and are not divided
-            self._step, self._bits = nz, None
+        nz = self._about[0]
+        if usable and len(self._slabs) > 1:  # they take more, and are not divided
+            self._slabs, self._bits = [(0, nz, nz)], None
         count = count_kernel(usable is not None)
-        for slab in self._slabs(nz):
-            words = self._words(grid, slab, usable)
-            count(*words, self._starts, self._shares, *slab, nz, ny, nx, row_words(nx))
+        for slab in self._slabs:
+            bits = self._slab_bits(grid, slab)
+            words = (bits, *(usable or (bits,) * 4), _cases())
+            count(*words, self._starts, self._shares, *slab, *self._about)
         self._starts[0] = 0
         np.add.accumulate(self._starts, out=self._starts)
 
@@ -73,39 +80,26 @@ class Rows:
         points: tack.Array, triangles: tack.Array, first: int, corner: int,
     ) -> None:  # fmt: skip
         """Writes triangles from number ``corner`` on, and the edges that points from ``first`` on are on."""
-        nz, ny, nx = grid.shape
         write = write_kernel(usable is not None, points.scalar, edge_dtype(points), triangles.scalar)
-        about = (self._starts, self._shares, points, triangles, first, corner)
-        for slab in self._slabs(nz):
-            write(*self._words(grid, slab, usable), *about, *slab, nz, ny, nx, row_words(nx))
+        to = (self._starts, self._shares, points, triangles, first, corner)
+        for slab in self._slabs:
+            bits = self._slab_bits(grid, slab)
+            write(bits, *(usable or (bits,) * 4), _cases(), *to, *slab, *self._about)
 
-    def _slabs(self, nz: int) -> Iterator[tuple[int, int, int]]:
-        """The first plane of each slab, how many it has, and how many with the next, which its cells need."""
-        for first in range(0, nz, self._step):
-            planes = min(self._step, nz - first)
-            yield first, planes, min(planes + 1, nz - first)
-
-    def _words(
-        self, grid: tack.Array, slab: tuple[int, int, int], usable: tuple[tack.Array, ...] | None
-    ) -> tuple[Any, ...]:
-        """What the passes read of a slab: bits of voxels, of usable edges and cells; and the cases."""
-        bits = self._bits
-        if bits is None or self._step < grid.shape[0]:
-            bits = self._voxel_bits(grid, *slab)
-        return bits, *(usable or (bits,) * 4), _cases()
-
-    def _voxel_bits(self, grid: tack.Array, first: int, _: int, depth: int) -> Any:
-        """A bit for each voxel of a slab and of the plane behind it."""
-        nz, ny, nx = grid.shape
-        words = row_words(nx)
+    def _slab_bits(self, grid: tack.Array, slab: tuple[int, int, int]) -> Any:
+        """A bit for each voxel of a slab and of the plane behind it, which its cells need."""
+        first, _, depth = slab
+        nz, ny, nx, length = self._about
         if self._bits is None:
-            self._bits = np.empty(min(self._step + 1, nz) * ny * words, np.uint64)
-        bits = self._bits[: depth * ny * words]
+            self._bits = np.empty(max(depth for *_, depth in self._slabs) * ny * length, np.uint64)
+        elif len(self._slabs) == 1:
+            return self._bits  # found for counting
+        bits = self._bits[: depth * ny * length]
         if self._threshold is None:
             bits.fill(0)
         else:
             part = grid if depth == nz else grid[first : first + depth]
-            classify_rows(grid.scalar)(part, bits, self._nans, self._threshold, depth * ny, nx, words)
+            classify_rows(grid.scalar)(part, bits, self._nans, self._threshold, depth * ny, nx, length)
         return bits
 
     def drop_bits(self) -> None:
