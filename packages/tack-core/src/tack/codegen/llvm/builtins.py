@@ -11,8 +11,7 @@ from functools import reduce
 from math import inf
 from typing import TYPE_CHECKING
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.operators import compare, convert, truth
 from tack.codegen.llvm.types import constant, flag
 from tack.dtypes import DType, i32
@@ -87,7 +86,7 @@ def _is_number(fn: Emitter, value: ir.Value) -> bool:
     if not isinstance(value, ir.Instruction) or id(value) in fn.numbers:
         return id(value) in fn.numbers
     kind, operands = value.opname, value.operands
-    if kind == "call" and value.callee.name.startswith(_KEEP_NUMBERS):
+    if kind == "call" and value.callee.startswith(_KEEP_NUMBERS):
         kind = "fneg"
     if kind == "select":
         return all(_is_number(fn, operand) for operand in operands[1:])

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.expressions import VALUES, value
 from tack.codegen.llvm.types import ADDRESS, I64, VOID, index
 from tack.ir.nodes import Bounds, NonZero

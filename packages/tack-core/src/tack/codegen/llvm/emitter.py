@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from llvmlite import ir
-
 from tack.codegen.fusing import fused_locals
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.operators import convert
-from tack.codegen.llvm.types import ADDRESS, LLVM_TYPES, constant
+from tack.codegen.llvm.types import LLVM_TYPES, constant
 from tack.dtypes import DType, i64
 from tack.ir.nodes import Kernel
 from tack.ir.workgroups import WORKGROUP
@@ -42,7 +41,7 @@ class Unit:
         self.fuses = bool(vector_bits) and not kernel.fastmath
         self.fused = fused_locals(kernel, single) if self.fuses else ()
         self._functions: dict[str, ir.Function] = {}
-        self._tables: dict[str, ir.GlobalVariable] = {}
+        self._tables: dict[str, ir.Value] = {}
 
     def finish(self) -> None:
         """What a whole module needs: vector forms, which only the vectorizer will call, must stay in it."""
@@ -57,8 +56,7 @@ class Unit:
         if function is None:
             function = ir.Function(self.module, ir.FunctionType(result, args), name)
             if not name.startswith("llvm."):
-                # llvmlite checks names against a list that lacks willreturn.
-                set.update(function.attributes, ("nounwind", "readnone", "willreturn"))
+                function.attributes |= dict.fromkeys(("nounwind", "readnone", "willreturn"))
             self._functions[name] = function
         return function
 
@@ -70,14 +68,14 @@ class Unit:
         if function is None:
             function = ir.Function(self.module, ir.FunctionType(result, args), name)
             function.linkage = "internal"
-            function.attributes.add("nounwind")
+            function.attributes["nounwind"] = None
             self._functions[name] = function
             emitter = Emitter(self, function)
             build(emitter)
             emitter.finish()
         return function
 
-    def table(self, name: str, dtype: DType) -> ir.GlobalVariable:
+    def table(self, name: str, dtype: DType) -> ir.Value:
         """The constant table ``name`` with its values converted to ``dtype``."""
         symbol = f"table.{name}.{dtype}"
         found = self._tables.get(symbol)
@@ -86,12 +84,10 @@ class Unit:
 
             values = [constant(dtype, convert_number(v, dtype)) for v in self.kernel.tables[name].values]
             kind = ir.ArrayType(LLVM_TYPES[dtype], len(values))
-            found = ir.GlobalVariable(self.module, kind, symbol)
-            found.type = ADDRESS
-            found.linkage = "internal"
-            found.global_constant = True
-            found.initializer = ir.Constant(kind, values)
-            self._tables[symbol] = found
+            table = ir.Constant(kind, values)
+            found = self._tables[symbol] = self.module.add_global(
+                symbol, f"internal constant {table.operand}"
+            )
         return found
 
 
@@ -125,7 +121,7 @@ class Emitter:
         self.lane_id: ir.Value | None = None
         self.loops: list[Jump] = []
         self.blocks: dict[str, ir.Block] = {}  # label -> the block after it
-        self.print_callback: ir.Value | None = None
+        self.print_callback: ir.FunctionPointer | None = None
         # The number of the current iteration, where checks need it.
         self.iteration: ir.Value | None = None
         self._locals: dict[str, tuple[ir.Value, DType]] = {}
@@ -156,9 +152,7 @@ class Emitter:
 
     def stack(self, kind: ir.Type, name: str = "") -> ir.Value:
         """A stack slot that is made once per call, whatever loop the builder is in."""
-        slot = self._entry.alloca(kind, name=name)
-        slot.type = ADDRESS  # llvmlite's typed pointers allow no access in another type
-        return slot
+        return self._entry.alloca(kind, name=name)
 
     def in_memory(self, names: Iterable[str]) -> None:
         """Gives these locals stack slots from now on, though they are set in one place."""
@@ -226,9 +220,7 @@ class Emitter:
 
     def freeze(self, value: ir.Value) -> ir.Value:
         """``value``, or some fixed value if it is undefined, as the contents of a new local array."""
-        instruction = ir.Instruction(self.builder.block, value.type, "freeze", [value])
-        self.builder._insert(instruction)
-        return instruction
+        return self.builder.freeze(value)
 
     # --- calls ---
 

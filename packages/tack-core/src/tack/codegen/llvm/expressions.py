@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-
 from tack.codegen.fusing import is_product, is_sum
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.builtins import CALLS, CHEAP, TESTS
 from tack.codegen.llvm.emitter import Emitter
 from tack.codegen.llvm.operators import BINARY, UNARY, compare, convert, power, truth

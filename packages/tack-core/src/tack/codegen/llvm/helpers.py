@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.types import I64, LLVM_TYPES, constant, index
 from tack.dtypes import DType
 

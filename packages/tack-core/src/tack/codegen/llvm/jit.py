@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 from tack.runtime.cpu.code import CODEGEN, PASSES, TUNING
 
 if TYPE_CHECKING:
-    from llvmlite import ir
+    from tack.codegen.llvm import ir
 
     # What `generate` made, or its text.
     Module: TypeAlias = ir.Module | str

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.emitter import Emitter, Jump, Unit
 from tack.codegen.llvm.expressions import dtype_of, value
 from tack.codegen.llvm.jit import vector_bits
@@ -48,7 +47,7 @@ RowLoop = Callable[
     [Emitter, ir.Value, ir.Value, Callable[[ir.Value], None], Callable[[ir.Value, Jump], None]], None
 ]
 # Fills the loop over a part [first, end) of a row, whose place in the other dimensions is given.
-Row = Callable[[list[ir.Value], ir.Value, ir.Value], None]
+Row = Callable[[Sequence[ir.Value], ir.Value, ir.Value], None]
 
 _PRINT = ir.FunctionType(VOID, [I64, ADDRESS])
 
@@ -126,7 +125,7 @@ def _slot_types(kernel: Kernel) -> Iterator[ir.Type]:
     for _ in kernel.loop.ranges:
         yield from (I64, I64, I64)
     if print_sites(kernel):
-        yield _PRINT.as_pointer()
+        yield ADDRESS
 
 
 def _load_slots(fn: Emitter, slots: ir.Value, kinds: Iterable[ir.Type]) -> list[ir.Value]:
@@ -147,10 +146,10 @@ def _bind(fn: Emitter, values: list[ir.Value]) -> list[tuple[ir.Value, ir.Value,
             fn.arrays[parameter.name] = argument, kind.dtype
         else:
             fn.scalars[parameter.name] = argument
-        argument.name = parameter.name
     rest = iter(values[len(kernel.params) :])
     dimensions = [(next(rest), next(rest), next(rest)) for _ in kernel.loop.ranges]
-    fn.print_callback = next(rest, None)
+    callback = next(rest, None)
+    fn.print_callback = None if callback is None else ir.FunctionPointer(callback, _PRINT)
     return dimensions
 
 
@@ -161,7 +160,7 @@ def _result(unit: Unit) -> None:
     """``result(slots, out)``: what the kernel returns, converted to its type, stored at ``out``."""
     kernel = unit.kernel
     function = ir.Function(unit.module, ir.FunctionType(VOID, [ADDRESS, ADDRESS]), "result")
-    function.attributes.add("nounwind")
+    function.attributes["nounwind"] = None
     fn = Emitter(unit, function)
     _bind(fn, _load_slots(fn, function.args[0], _slot_types(kernel)))
     statements(fn, kernel.before)
@@ -179,7 +178,7 @@ def _launch(unit: Unit, disjoint: bool, plan: Plan | None, streaming: list[Store
     """``launch(slots, low, high)``: the iterations [low, high) of the row-major linear range."""
     kernel = unit.kernel
     function = ir.Function(unit.module, ir.FunctionType(VOID, [ADDRESS, I64, I64]), "launch")
-    function.attributes.add("nounwind")
+    function.attributes["nounwind"] = None
     fn = Emitter(unit, function)
     slots, low, high = function.args
     dimensions = _bind(fn, _load_slots(fn, slots, _slot_types(kernel)))
@@ -263,7 +262,7 @@ def _iterate(
         statements(fn, loop.body)
         fn.loops.pop()
 
-    def row(outer: list[ir.Value], first: ir.Value, end: ir.Value) -> None:
+    def row(outer: Sequence[ir.Value], first: ir.Value, end: ir.Value) -> None:
         def body(at: ir.Value, jump: Jump) -> None:
             iteration([*outer, at], jump)
 

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
-from llvmlite import ir
-
-from tack.codegen.llvm import helpers
+from tack.codegen.llvm import helpers, ir
 from tack.codegen.llvm.types import LLVM_TYPES, constant
 from tack.dtypes import DType
 from tack.ir.nodes import Binary, Unary
@@ -98,17 +96,22 @@ UNARY: dict[str, UnaryRule] = {"neg": _neg, "invert": _invert}
 
 
 def _arithmetic(name: str) -> BinaryRule:
+    float_rule: ir.Rule = getattr(ir.IRBuilder, f"f{name}")
+    integer_rule: ir.Rule = getattr(ir.IRBuilder, name)
+
     def rule(fn: Emitter, dtype: DType, left: ir.Value, right: ir.Value) -> ir.Value:
         if dtype.is_float:
-            return getattr(fn.builder, f"f{name}")(left, right, flags=fn.unit.flags)
-        return getattr(fn.builder, name)(left, right)
+            return float_rule(fn.builder, left, right, flags=fn.unit.flags)
+        return integer_rule(fn.builder, left, right)
 
     return rule
 
 
 def _bitwise(name: str) -> BinaryRule:
+    build: ir.Rule = getattr(ir.IRBuilder, name)
+
     def rule(fn: Emitter, dtype: DType, left: ir.Value, right: ir.Value) -> ir.Value:
-        return getattr(fn.builder, name)(left, right)
+        return build(fn.builder, left, right)
 
     return rule
 

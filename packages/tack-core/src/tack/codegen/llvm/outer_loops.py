@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.emitter import Emitter, Jump
 from tack.codegen.llvm.statements import counted_loop, for_loop, statements
 from tack.codegen.llvm.types import LLVM_TYPES, index

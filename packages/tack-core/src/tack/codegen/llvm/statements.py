@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.checks import check_race
 from tack.codegen.llvm.emitter import Emitter, Jump
 from tack.codegen.llvm.expressions import condition, dtype_of, element, factors, value
@@ -119,7 +118,7 @@ def _atomic(fn: Emitter, node: Atomic) -> None:
         if node.op == "cas":
             pair = b.cmpxchg(address, operands[0], operands[1], "monotonic", "monotonic")
             fn.access(node.array, pair)
-            old = b.extract_value(pair, 0) if node.target is not None else None
+            old = b.extract_value(pair, 0)
         elif node.op == "load":
             old = b.load_atomic(address, "monotonic", dtype.itemsize, typ=LLVM_TYPES[dtype])
             fn.access(node.array, old)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.emitter import Emitter, Jump
 from tack.codegen.llvm.expressions import element
 from tack.codegen.llvm.jit import has_streaming_stores
@@ -89,6 +88,8 @@ def _until_aligned(fn: Emitter, stores: list[Store], count: ir.Value) -> ir.Valu
             head = b.lshr(missing, index(dtype.itemsize.bit_length() - 1))
         rest = b.and_(b.add(address, b.mul(head, index(dtype.itemsize))), index(_LINE - 1))
         aligned = rest if aligned is None else b.or_(aligned, rest)
+    assert head is not None
+    assert aligned is not None
     usable = b.and_(b.icmp_signed("==", aligned, index(0)), b.icmp_signed("<", head, count))
     return b.select(usable, head, count)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.dtypes import ALL_DTYPES, DType, i64
 
 __all__ = ["ADDRESS", "FLAG", "I64", "LLVM_TYPES", "VOID", "constant", "flag", "index"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.emitter import Emitter, Jump, Unit
 from tack.codegen.llvm.expressions import condition, dtype_of, value
 from tack.codegen.llvm.operators import convert

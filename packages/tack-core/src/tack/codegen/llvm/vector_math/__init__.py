@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.types import FLAG, LLVM_TYPES
 from tack.codegen.llvm.vector_math import algebraic, error_function, exponentials, powers, trigonometry
 from tack.codegen.llvm.vector_math.lanes import Lanes
@@ -117,14 +116,9 @@ def keep(module: ir.Module) -> None:
     """Keeps the declared vector forms, which nothing calls yet, until the vectorizer has run."""
     forms = [f for name, f in module.globals.items() if name.startswith(_PREFIX)]
     if forms:
-        kind = ir.ArrayType(ir.PointerType(), len(forms))
-        used = ir.GlobalVariable(module, kind, "llvm.compiler.used")
-        used.linkage, used.section = "appending", "llvm.metadata"
-        used.initializer = ir.Constant(kind, [_opaque(f) for f in forms])
-
-
-def _opaque(function: ir.Function) -> ir.Constant:
-    return ir.FormattedConstant(ir.PointerType(), function.get_reference())
+        used = ir.Constant(ir.ArrayType(ir.PointerType(), len(forms)), forms)
+        definition = f'appending global {used.operand}, section "llvm.metadata"'
+        module.add_global("llvm.compiler.used", definition)
 
 
 def called(optimized: str) -> list[Form]:
@@ -152,8 +146,7 @@ def _function(module: ir.Module, kind: ir.FunctionType, name: str, *attributes: 
     found = module.globals.get(name)
     if found is None:
         found = ir.Function(module, kind, name)
-        # llvmlite checks names against a list that lacks willreturn.
-        set.update(found.attributes, ("nounwind", "readnone", "willreturn", *attributes))
+        found.attributes |= dict.fromkeys(("nounwind", "readnone", "willreturn", *attributes))
     return found
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from tack.codegen.llvm.vector_math.exponentials import exp2, log2_positive
 
 if TYPE_CHECKING:
-    from llvmlite import ir
-
+    from tack.codegen.llvm import ir
     from tack.codegen.llvm.vector_math.lanes import Lanes
 
 __all__ = ["cbrt", "fmod", "hypot"]

@@ -13,8 +13,7 @@ from tack.codegen.llvm.vector_math import coefficients as table
 from tack.codegen.llvm.vector_math.exponentials import exp
 
 if TYPE_CHECKING:
-    from llvmlite import ir
-
+    from tack.codegen.llvm import ir
     from tack.codegen.llvm.vector_math.lanes import Lanes
 
 __all__ = ["erf", "erfc"]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tack.codegen.llvm.vector_math import coefficients as table
 
 if TYPE_CHECKING:
-    from llvmlite import ir
-
+    from tack.codegen.llvm import ir
     from tack.codegen.llvm.vector_math.lanes import Lanes
 
 __all__ = [

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from llvmlite import ir
-
+from tack.codegen.llvm import ir
 from tack.codegen.llvm.types import FLAG, LLVM_TYPES
 from tack.dtypes import DType, f64
 
@@ -40,8 +39,8 @@ class Lanes:
         return kind if self.width == 1 else ir.VectorType(kind, self.width)
 
     def _suffix(self, kind: ir.Type) -> str:
-        element = kind if self.width == 1 else kind.element
-        name = f"i{element.width}" if isinstance(element, ir.IntType) else f"f{self.bits}"
+        element = kind.element or kind
+        name = element.text if element.text.startswith("i") else f"f{self.bits}"
         return name if self.width == 1 else f"v{self.width}{name}"
 
     # --- constants ---
@@ -57,6 +56,7 @@ class Lanes:
     def _constant(self, kind: ir.Type, value: float) -> ir.Constant:
         if self.width == 1:
             return ir.Constant(kind, value)
+        assert kind.element is not None
         return ir.Constant(kind, [ir.Constant(kind.element, value)] * self.width)
 
     def _value(self, operand: ir.Value | float) -> ir.Value:

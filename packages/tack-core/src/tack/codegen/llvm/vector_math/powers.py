@@ -14,8 +14,7 @@ from tack.codegen.llvm.vector_math import coefficients as table
 from tack.codegen.llvm.vector_math.exponentials import decompose, exp2, exp2_of_sum, log2_positive
 
 if TYPE_CHECKING:
-    from llvmlite import ir
-
+    from tack.codegen.llvm import ir
     from tack.codegen.llvm.vector_math.lanes import Lanes
 
 __all__ = ["pow"]
@@ -72,8 +71,9 @@ def _log2(v: Lanes, x: ir.Value) -> _Sum:
     k, f = decompose(v, x)
     above = v.add(2.0, f)
     rest = v.sub(f, v.sub(above, 2.0))
-    s = v.div(f, above)
-    s = _Sum(s, v.div(v.fma(v.neg(s), rest, v.fma(v.neg(s), above, f)), above))
+    ratio = v.div(f, above)
+    missing = v.fma(v.neg(ratio), rest, v.fma(v.neg(ratio), above, f))
+    s = _Sum(ratio, v.div(missing, above))
     square = _product(v, s, s)
     cube = _product(v, s, square)
     third = _product(v, cube, _THIRD)
