@@ -18,7 +18,8 @@ from codegen.test_jit import scale
 from tack.codegen.llvm import generate, image, jit
 from tack.ir.parser import parse
 from tack.runtime import native
-from tack.runtime.cpu import code, launch
+from tack.runtime.cpu import code
+from tack.runtime.cpu import program as cpu_program
 
 needs_images = pytest.mark.skipif(not code.loads_images(), reason="no images on this platform")
 
@@ -127,10 +128,10 @@ def test_a_function_that_only_llvm_has(monkeypatch: pytest.MonkeyPatch) -> None:
 
     image_link = image.link
     monkeypatch.setattr(image, "link", link)
-    program = launch.build(parse(scale(2)), False)
+    program = cpu_program.build(parse(scale(2)), False)
     assert program.about["image"] is None
-    assert isinstance(program.code, jit.Code)
-    assert launch.load(lambda: parse(scale(2)), launch.save(program)).about["image"] is None
+    assert isinstance(program.functions.code, jit.Code)
+    assert cpu_program.load(lambda: parse(scale(2)), cpu_program.save(program)).about["image"] is None
 
 
 @needs_images
