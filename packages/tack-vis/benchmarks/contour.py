@@ -1,10 +1,14 @@
-"""Contours of a sphere beside vtkFlyingEdges3D on one thread: time, and peak memory.
+"""Contours of a sphere beside vtkFlyingEdges3D on one thread, or on a GPU beside the floor of reading it.
 
     python contour.py
     python contour.py --sizes 21 256 --repeat 30
+    python contour.py --device cuda --sizes 21 512 --first 5
 
 Both are measured in turns, so that a busy machine slows both. Times are medians of calls after the first;
 what is cold or comes from the disk cache is measured by starting processes (--first).
+
+On a GPU there is no VTK to compare with. The floor is the time of reading the volume once, half of what a
+copy of it takes on the device; contours are measured one by one, with a wait, and 20 in a row.
 """
 
 from __future__ import annotations
@@ -27,9 +31,10 @@ import tack, tack.vis
 g = np.linspace(-1, 1, 21, dtype=np.float32)
 z, y, x = np.meshgrid(g, g, g, indexing="ij")
 volume = np.sqrt(x * x + y * y + z * z)
-import llvmlite.binding
+DEVICE
 began = perf_counter()
 tack.vis.contour(volume, 0.7)
+tack.sync()
 print((perf_counter() - began) * 1e3)
 """
 
@@ -93,14 +98,55 @@ def steady(n: int, level: float, repeat: int) -> None:
     print(line)
 
 
-def first(count: int) -> None:
+def steady_on_device(n: int, level: float, repeat: int, device: str) -> None:
+    import tack
+    from tack.vis import contour
+
+    volume = tack.asarray(sphere(n), device=device)
+    copy = tack.empty_like(volume)
+
+    def batch(call: Callable[[], object], count: int) -> float:
+        """Milliseconds of one call of several in a row."""
+
+        def calls() -> None:
+            for _ in range(count):
+                call()
+            tack.sync()
+
+        tack.sync()
+        return timed(calls) / count
+
+    calls = {
+        "copy": lambda: batch(lambda: tack.copyto(copy, volume), 20),
+        "row": lambda: batch(lambda: contour(volume, level), 20),
+        "one": lambda: batch(lambda: contour(volume, level), 1),
+    }
+    for call in [*calls.values()] * 3:
+        call()
+    times = {name: statistics.median(call() for _ in range(repeat)) for name, call in calls.items()}
+    floor = times["copy"] / 2
+    mesh = contour(volume, level)
+    print(
+        f"{n}³ on {device}: {mesh.points.shape[0]:,} points, {mesh.triangles.shape[0]:,} triangles; in a row "
+        f"{times['row']:.3f} ms, {floor / times['row']:.0%} of the floor of {floor:.3f} ms; with a wait "
+        f"{times['one']:.3f} ms"
+    )
+
+
+def first(count: int, device: str) -> None:
     """The first contour of a process after imports, without a disk cache and with a warm one."""
+    ready = "import llvmlite.binding"
+    if device != "cpu":
+        ready = f"tack.set_default_device({device!r}); volume = tack.asarray(volume); tack.sync()"
     with tempfile.TemporaryDirectory() as folder:
         for name, cache in (("cold", {"TACK_CACHE": "off"}), ("warm cache", {"TACK_CACHE_DIR": folder})):
             environment = {k: v for k, v in os.environ.items() if k != "TACK_CACHE"} | cache
             runs = [
                 subprocess.run(
-                    [sys.executable, "-c", FIRST], env=environment, capture_output=True, check=True
+                    [sys.executable, "-c", FIRST.replace("DEVICE", ready)],
+                    env=environment,
+                    capture_output=True,
+                    check=True,
                 )
                 for _ in range(count + 1)
             ]
@@ -116,11 +162,16 @@ def main() -> int:
     parser.add_argument(
         "--first", type=int, default=0, metavar="N", help="also time N first calls of processes"
     )
+    parser.add_argument("--device", default="cpu", help="where the volume is, as tack.device takes it")
     args = parser.parse_args()
     for n in args.sizes:
-        steady(n, args.level, args.repeat * (10 if n < 64 else 1))
+        repeat = args.repeat * (10 if n < 64 else 1)
+        if args.device == "cpu":
+            steady(n, args.level, repeat)
+        else:
+            steady_on_device(n, args.level, repeat, args.device)
     if args.first:
-        first(args.first)
+        first(args.first, args.device)
     return 0
 
 

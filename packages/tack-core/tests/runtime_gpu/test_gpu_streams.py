@@ -38,6 +38,19 @@ def is_idle(backend: Any) -> bool:
 # --- order --------------------------------------------------------------------------------------
 
 
+def test_what_launches_tell_does_not_wait_for_later_ones(backend: Any, busy: Busy) -> None:
+    x = tack.full(3, 5, tack.i64)
+    tell = backend.scratch(tack.i64, 3)
+    affine(x, tell, 2, 1)
+    told = backend.telling(tell)
+    tack.sync()
+    with busy():
+        double(x)
+        assert told().tolist() == [11] * 3
+        assert not is_idle(backend)
+    assert x.numpy().tolist() == [10] * 3
+
+
 def test_small_writes_do_not_wait(backend: Any, busy: Busy) -> None:
     x = tack.zeros(64, tack.i32)
     x[0] = 1
