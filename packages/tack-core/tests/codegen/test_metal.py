@@ -258,7 +258,8 @@ NAMES = (
     *("metal", "precise", "fast", "half", "float4", "uint3", "as_type", "atomic_uint", "sampler", "coord"),
     *("memory_order_relaxed", "filter", "address", "texture3d", "vertex", "fragment", "é", "M_PI_F", "NAN"),
     *("FLT_MAX", "min", "sin", "popcount", "mem_flags", "bool", "true", "size_t", "template", "class"),
-    *("operator", "long"),
+    *("operator", "long", "local", "global", "generic", "pipe", "read_only", "write_only", "read_write"),
+    *("vec_step", "addrspace_cast", "image2d_t", "double2", "event_t"),
 )
 
 

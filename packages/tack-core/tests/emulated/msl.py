@@ -85,8 +85,16 @@ def _plain(text: str) -> str:
     return _SAMPLER.sub(r"constant sampler \1 = {\2};", _ATTRIBUTE.sub(" ", plain))
 
 
+# Keywords of OpenCL that are names in MSL.
+_KEYWORDS = (
+    *("local", "global", "generic", "pipe", "read_only", "write_only", "read_write", "vec_step"),
+    *("addrspace_cast", "image1d_t", "image1d_array_t", "image1d_buffer_t", "image2d_t", "image2d_array_t"),
+    *("image2d_depth_t", "image2d_array_depth_t", "image2d_msaa_t", "image2d_array_msaa_t", "image3d_t"),
+    *("image2d_msaa_depth_t", "image2d_array_msaa_depth_t"),
+)
 CHECK = (
     *("clang-19", "-x", "clcpp", "-cl-std=CLC++2021", "-target", "spir64"),
+    *(f"-D{name}=tack_{name}" for name in _KEYWORDS),
     *("-cl-no-stdinc", "-Xclang", "-cl-ext=-all"),  # no function of OpenCL, no f64, no generic address space
     *("-D__METAL_VERSION__=320", "-fsyntax-only", "-"),
 )
