@@ -31,6 +31,7 @@ _WARNING = re.compile(
 _HARMLESS = {
     "#68-D",
     *("#186-D", "-Wself-assign", "-Wtautological-compare", "-Wconstant-logical-operand"),
+    "-Wliteral-range",
     *("#177-D", "#550-D"),
     *("-Wbitwise-op-parentheses", "-Wlogical-op-parentheses", "-Wshift-op-parentheses"),
     *("spilled registers", "-Wunused-command-line-argument"),
