@@ -37,6 +37,9 @@ _HARMLESS = {
     *("spilled registers", "-Wunused-command-line-argument"),
 }
 
+# What ocloc does not say the kind of.
+_UNTAGGED = {" spilled around ": "spilled registers", "self-comparison": "-Wtautological-compare"}
+
 
 class Outcome:
     """What one compiler said of all sources for one architecture.
@@ -56,8 +59,8 @@ class Outcome:
 
     def add(self, messages: str) -> None:
         for found in _WARNING.finditer(messages):
-            spills = "spilled registers" if " spilled around " in found[0] else None
-            kind = found[2] or found[3] or spills or "other"
+            untagged = (kind for text, kind in _UNTAGGED.items() if text in found[0])
+            kind = found[2] or found[3] or next(untagged, "other")
             self.warnings[kind].add(found[1] or found[0])
             self.messages.setdefault(kind, found[0])
 
