@@ -354,11 +354,11 @@ def test_49_row_offsets_past_two_to_the_31() -> None:
 
 
 def test_62_compile_time_does_not_explode_with_array_length() -> None:
-    import time
+    import os
 
     times = []
     for n in (64, 4096):
-        start = time.perf_counter()
+        start = sum(os.times()[:4])  # of processors, with the compilers that are programs
         o = np.zeros(1, np.int64)
         run(
             f"""
@@ -375,7 +375,7 @@ def test_62_compile_time_does_not_explode_with_array_length() -> None:
                 """,
             o,
         )
-        times.append(time.perf_counter() - start)
+        times.append(sum(os.times()[:4]) - start)
         assert o[0] == sum(k * (n - 1 - k) for k in range(n))
     assert times[1] < 2.0
 
