@@ -55,8 +55,7 @@ def find() -> Library:
             )
         return Library(path, path)
     raise RuntimeError(
-        "ocloc, which compiles the kernels, is not installed (libocloc.so: Debian's and Ubuntu's package "
-        "intel-ocloc, or intel-opencl-icd where that brings it)"
+        "ocloc, which compiles the kernels, is not installed (Debian's intel-ocloc or intel-opencl-icd)"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MetalBuffer", "Pool"]
 
-_REUSED: Final = 1 << 20  # bytes from which on freed memory is kept for the next array of its size
 _SEED: Final = 64 << 10  # bytes of a pattern that the host writes; the GPU doubles them
 _UNIT: Final = 4  # of the offsets and sizes that the GPU copies and fills
 
@@ -28,6 +27,9 @@ class Pool:
     """Where a queue's memory comes from. Large buffers that are freed are kept for the next of their size."""
 
     __slots__ = ("_free", "_lock", "queue")
+
+    # Bytes from which on freed memory is kept. Not a global: those are None when the last arrays go at exit.
+    kept_from: ClassVar[int] = 1 << 20
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -71,7 +73,7 @@ class Pool:
 
     def give(self, memory: Any, nbytes: int, last_use: int) -> None:
         """Takes back what nobody has any more; queued work may still use it, and keeps it."""
-        if nbytes >= _REUSED:
+        if nbytes >= self.kept_from:
             with self._lock:
                 self._free.setdefault(nbytes, []).append((last_use, memory))
 
