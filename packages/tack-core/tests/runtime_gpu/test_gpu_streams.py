@@ -41,6 +41,7 @@ def is_idle(backend: Any) -> bool:
 def test_what_launches_tell_does_not_wait_for_later_ones(backend: Any, busy: Busy) -> None:
     x = tack.full(3, 5, tack.i64)
     tell = backend.scratch(tack.i64, 3)
+    double(tack.zeros(3, tack.i64))  # is compiled before the device is busy
     affine(x, tell, 2, 1)
     told = backend.telling(tell)
     tack.sync()
