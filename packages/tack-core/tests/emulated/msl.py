@@ -96,7 +96,6 @@ CHECK = (
     *("clang-19", "-x", "clcpp", "-cl-std=CLC++2021", "-target", "spir64"),
     *(f"-D{name}=tack_{name}" for name in _KEYWORDS),
     *("-cl-no-stdinc", "-Xclang", "-cl-ext=-all"),  # no function of OpenCL, no f64, no generic address space
-    *("-Dlocal=local_", "-Dglobal=global_"),  # which are words of OpenCL's alone
     *("-D__METAL_VERSION__=320", "-fsyntax-only", "-"),
 )
 # Parameters are the slots of a launch, and helpers what a unit may need, so some of either are not used.

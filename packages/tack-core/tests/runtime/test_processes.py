@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tack.runtime import native
+
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
@@ -134,6 +136,31 @@ for thread in busy:
 print(json.dumps(found))
 """
     assert script(run_python, tmp_path, text) == [True] * 15
+
+
+@pytest.mark.skipif(native.module is None, reason="nothing is learned without the native dispatcher")
+def test_fork_while_another_thread_begins_to_learn(run_python: Any, tmp_path: Path) -> None:
+    """Python's lock of a module that is being imported stays locked in a child."""
+    text = """
+import time
+assert correct()
+began = threading.Event()
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "tack.runtime.learn":
+            began.set()
+            time.sleep(0.5)
+sys.meta_path.insert(0, Slow())
+from tack.runtime.dispatch import default_backend
+(variant,) = default_backend().cache[cubes].variants.values()
+variant.payload.finish()  # what is learned is optimized code alone
+learner = threading.Thread(target=lambda: [correct() for _ in range(3)])
+learner.start()
+assert began.wait(30)
+print(json.dumps(in_child(lambda: correct() and correct() and correct())))
+learner.join()
+"""
+    assert script(run_python, tmp_path, text) is True
 
 
 def test_forked_children_compile_and_store_at_once(run_python: Any, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ call that is worth learning.
 from __future__ import annotations
 
 import contextlib
+import os
+import threading
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,12 @@ module: ModuleType | None
 missing: str | None = None
 works: bool | None = None  # whether it has passed its self-check; None: not tried yet
 _paused = 0  # how many profiles want to see each call
+# Held while the first lesson imports what it needs, and by forks, whose child would wait for that for ever.
+_starting = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_starting.acquire, after_in_parent=_starting.release, after_in_child=_starting.release
+    )
 
 try:
     from tack import _native as module
@@ -105,11 +113,12 @@ def resume() -> None:
 
 
 def _learn(*call: Any) -> None:
-    from tack.runtime.learn import learn  # which the first calls do without
+    with _starting:
+        from tack.runtime.learn import learn  # which the first calls do without
 
-    if module is not None:
-        module.arm(learn)
-    learn(*call)
+        if module is not None:
+            module.arm(learn)
+        learn(*call)
 
 
 def set_debug(on: bool) -> None:
