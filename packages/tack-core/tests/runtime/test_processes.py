@@ -163,6 +163,26 @@ learner.join()
     assert script(run_python, tmp_path, text) is True
 
 
+def test_fork_while_another_thread_drops_something_of_llvm(run_python: Any, tmp_path: Path) -> None:
+    """llvmlite has a lock around each of its calls, finalizers' as well, which stays locked in a child."""
+    text = """
+import time
+from llvmlite.binding import ffi
+assert correct()
+began = threading.Event()
+def drop():
+    with ffi.lib._lock:
+        began.set()
+        time.sleep(0.5)
+dropping = threading.Thread(target=drop)
+dropping.start()
+assert began.wait(30)
+print(json.dumps(in_child(lambda: correct(np.float32))))
+dropping.join()
+"""
+    assert script(run_python, tmp_path, text) is True
+
+
 def test_forked_children_compile_and_store_at_once(run_python: Any, tmp_path: Path) -> None:
     text = """
 from tack.runtime.disk.store import store

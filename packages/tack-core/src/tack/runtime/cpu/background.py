@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -65,6 +66,7 @@ _busy: Final[list[int]] = []  # the threads that are at a job
 _forks = 0  # that wait for those
 _thread: threading.Thread | None = None
 _closed = False
+_held: contextlib.AbstractContextManager[object] = contextlib.nullcontext()  # during a fork
 
 
 def submit(job: Job) -> None:
@@ -164,15 +166,25 @@ def _close() -> None:
             _state.wait_for(_others_are_idle)
 
 
+def _llvm_lock() -> contextlib.AbstractContextManager[object]:
+    """What llvmlite holds around its calls of LLVM, also where a thread ends or drops something."""
+    library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+    lock: contextlib.AbstractContextManager[object] | None = getattr(library, "_lock", None)
+    return contextlib.nullcontext() if lock is None else lock
+
+
 def _before_fork() -> None:
-    global _forks
+    global _forks, _held
     _state.acquire()
     _forks += 1
     _state.wait_for(_others_are_idle)
+    _held = _llvm_lock()
+    _held.__enter__()
 
 
 def _after_fork_in_parent() -> None:
     global _forks
+    _held.__exit__(None, None, None)
     _forks -= 1
     _state.notify_all()
     _state.release()
@@ -180,6 +192,7 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     global _forks, _state, _thread
+    _held.__exit__(None, None, None)
     _forks, _state, _thread = 0, threading.Condition(), None
 
 
