@@ -1,24 +1,29 @@
-"""Runs every benchmark, one after the other, and prints their tables."""
+"""Runs every benchmark of the CPU, or of a GPU, one after the other, and prints their tables."""
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = ("startup", "dispatch", "throughput", "accumulate", "fan_out", "memory")
+CPU = ("startup", "dispatch", "throughput", "accumulate", "fan_out", "memory")
+GPU = ("gpu/startup", "gpu/launch", "gpu/throughput", "gpu/algorithms")
 
 
 def main() -> int:
-    """Passes ``--json FOLDER`` on as one file per benchmark. The exit status is that of the worst."""
-    folder = Path(sys.argv[2]) if sys.argv[1:2] == ["--json"] and len(sys.argv) == 3 else None
-    if len(sys.argv) > 1 and folder is None:
-        print(f"usage: {Path(sys.argv[0]).name} [--json FOLDER]", file=sys.stderr)
-        return 2
-    if folder:
-        folder.mkdir(parents=True, exist_ok=True)
+    """The exit status is that of the worst."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", action="store_true", help="those of the NVIDIA GPU that is there")
+    parser.add_argument(
+        "--json", metavar="FOLDER", type=Path, help="write the figures there, a file for each"
+    )
+    options = parser.parse_args()
     worst = 0
-    for name in PROGRAMS:
-        extra = ["--json", str(folder / f"{name}.json")] if folder else []
-        program = Path(__file__).with_name(f"{name}.py")
+    for name in GPU if options.gpu else CPU:
+        program = Path(__file__).parent / f"{name}.py"
+        extra = []
+        if options.json:
+            options.json.mkdir(parents=True, exist_ok=True)
+            extra = ["--json", str(options.json / f"{program.stem}.json")]
         worst = max(worst, subprocess.run([sys.executable, str(program), *extra], check=False).returncode)
         print(flush=True)
     return worst
