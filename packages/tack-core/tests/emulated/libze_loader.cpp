@@ -449,13 +449,14 @@ static void serve(List *list) {
         for (size_t k = batch.size() - 1; k-- > 0;)
             if (!lost && !batch[k].work())
                 lost = 1;
+        // Who sees an event signaled finds nothing of its batch in flight.
+        std::lock_guard<std::mutex> hold(list->mutex);
         for (Command &command : batch)
             if (command.signal && !lost) {
                 command.signal->start = start, command.signal->end = now();
                 command.signal->signaled = true;
             }
         batch.clear();
-        std::lock_guard<std::mutex> hold(list->mutex);
         list->running.clear();
         list->busy = false;
         list->changed.notify_all();
