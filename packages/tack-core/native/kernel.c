@@ -220,18 +220,15 @@ try_natively(KernelObject *self, PyObject *args, PyObject *kwargs, PyObject **re
     return status;
 }
 
+/* What a call is after C has tried, which came to `status`: Python's, from which C may learn. */
 static PyObject *
-kernel_call(PyObject *self, PyObject *args, PyObject *kwargs)
+call_python(PyObject *self, PyObject *args, PyObject *kwargs, Status status)
 {
-    PyObject *result = NULL;
     KernelObject *kernel = (KernelObject *)self;
-    Status status = state.enabled ? try_natively(kernel, args, kwargs, &result) : state.armed ? MISS : PYTHON;
-    if (status == DONE || status == FAILED)
-        return result;
     PyObject *python = PyObject_GetAttr(self, state.call_name);
     if (!python)
         return NULL;
-    result = PyObject_Call(python, args, kwargs);
+    PyObject *result = PyObject_Call(python, args, kwargs);
     Py_DECREF(python);
     if (result && status == MISS && state.armed) {
         if (kernel->missed)
@@ -241,21 +238,13 @@ kernel_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return result;
 }
 
-/* The arguments as a tuple and a dictionary, for `kernel_call`. */
 static PyObject *
-call_with_tuple(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+kernel_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyObject *tuple = PyTuple_New(count), *kwargs = names ? PyDict_New() : NULL, *result = NULL;
-    bool made = tuple && (!names || kwargs);
-    for (Py_ssize_t k = 0; made && k < count; k++)
-        made = PyTuple_SetItem(tuple, k, Py_NewRef(args[k])) == 0;
-    for (Py_ssize_t k = 0; made && names && k < PyTuple_Size(names); k++)
-        made = PyDict_SetItem(kwargs, PyTuple_GetItem(names, k), args[count + k]) == 0;
-    if (made)
-        result = kernel_call(self, tuple, kwargs);
-    Py_XDECREF(tuple);
-    Py_XDECREF(kwargs);
-    return result;
+    PyObject *result = NULL;
+    KernelObject *kernel = (KernelObject *)self;
+    Status status = state.enabled ? try_natively(kernel, args, kwargs, &result) : state.armed ? MISS : PYTHON;
+    return status == DONE || status == FAILED ? result : call_python(self, args, kwargs, status);
 }
 
 static PyObject *
@@ -263,13 +252,22 @@ kernel_vectorcall(PyObject *self, PyObject *const *args, size_t nargs, PyObject 
 {
     KernelObject *kernel = (KernelObject *)self;
     Py_ssize_t count = (Py_ssize_t)(nargs & ~ARGUMENTS_OFFSET);
+    bool tried = state.enabled && kernel->params && !names && count == kernel->positional && count <= MAX_ARGS;
     PyObject *result = NULL;
-    if (state.enabled && kernel->params && !names && count == kernel->positional && count <= MAX_ARGS) {
-        Status status = dispatch(kernel, args, (int)count, &result);
-        if (status == DONE || status == FAILED)
-            return result;
-    }
-    return call_with_tuple(self, args, count, names);
+    Status status = tried ? dispatch(kernel, args, (int)count, &result) : PYTHON;
+    if (status == DONE || status == FAILED)
+        return result;
+    PyObject *tuple = PyTuple_New(count), *kwargs = names ? PyDict_New() : NULL;
+    bool made = tuple && (!names || kwargs);
+    for (Py_ssize_t k = 0; made && k < count; k++)
+        made = PyTuple_SetItem(tuple, k, Py_NewRef(args[k])) == 0;
+    for (Py_ssize_t k = 0; made && names && k < PyTuple_Size(names); k++)
+        made = PyDict_SetItem(kwargs, PyTuple_GetItem(names, k), args[count + k]) == 0;
+    if (made)
+        result = tried ? call_python(self, tuple, NULL, status) : kernel_call(self, tuple, kwargs);
+    Py_XDECREF(tuple);
+    Py_XDECREF(kwargs);
+    return result;
 }
 
 /* --- the type ---------------------------------------------------------------------------------- */
