@@ -38,7 +38,11 @@ _HARMLESS = {
 }
 
 # What ocloc does not say the kind of.
-_UNTAGGED = {" spilled around ": "spilled registers", "self-comparison": "-Wtautological-compare"}
+_UNTAGGED = {
+    " spilled around ": "spilled registers",
+    "self-comparison": "-Wtautological-compare",
+    "with constant operand": "-Wconstant-logical-operand",
+}
 
 
 class Outcome:

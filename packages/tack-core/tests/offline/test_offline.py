@@ -13,7 +13,7 @@ import pytest
 
 from offline.batches import Unit, batches, definitions, joined, read
 from offline.compilers import COMPILERS
-from offline.sweep import sweep
+from offline.sweep import Outcome, sweep
 from tack.codegen.c import CUDA, HIP, MSL, OPENCL, generate
 from tack.ir.parser import parse
 
@@ -83,6 +83,17 @@ def test_failures_and_warnings_are_found(tmp_path: Path) -> None:
     assert outcome.warnings == {"-Wuninitialized": {"warned"}, "-Wfloat-conversion": {"converts"}}
     assert outcome.alarming == {"-Wuninitialized", "-Wfloat-conversion"}
     assert not empty.alarming
+
+
+def test_warnings_whose_kind_is_not_said_have_one() -> None:
+    """ocloc writes no kinds."""
+    outcome = Outcome(COMPILERS[0], "pvc", 2)
+    outcome.add("unit:3:5: warning: use of logical '&&' with constant operand")
+    outcome.add("unit:4:9: warning: self-comparison always evaluates to true")
+    outcome.add("warning: kernel k  compiled SIMD32 allocated 128 regs and spilled around 10")
+    assert not outcome.alarming
+    outcome.add("other:5:1: warning: something new")
+    assert outcome.alarming == {"other"}
 
 
 def test_programs_leave_their_sources(tmp_path: Path) -> None:
