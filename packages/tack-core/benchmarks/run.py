@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CPU = ("startup", "dispatch", "throughput", "accumulate", "fan_out", "memory")
+CPU = ("startup", "dispatch", "throughput", "accumulate", "algorithms", "fan_out", "memory")
 GPU = ("gpu/startup", "gpu/launch", "gpu/throughput", "gpu/algorithms")
 
 

@@ -40,6 +40,8 @@ ROWS = (
     Row("exp, 16 Mi f32", "throughput", "exp", 1.1, ("gcc",), threads=BOTH),
     Row("sum, 16 Mi f32", "throughput", "sum", 1.1, ("gcc",), threads=BOTH),
     Row("accumulate in an array, 2^20", "accumulate", "accumulate", 1 / 3, ("overlapping",), threads=BOTH),
+    Row("sort, 16 Mi i32", "algorithms", "sort", 1.0, threads=(2,)),
+    Row("inclusive scan, 16 Mi f32", "algorithms", "inclusive_scan", 1.1, threads=(2,)),
 )
 
 
