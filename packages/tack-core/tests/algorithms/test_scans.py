@@ -74,13 +74,14 @@ def test_sums_of_specials_are_as_numpy_has_them() -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_every_run_gives_the_same_bits_however_many_threads(dtype: DType, target: str) -> None:
     values = finite_values(dtype, 100 * BLOCK + 17)
-    first = inclusive_scan(values).numpy().tobytes()
-    assert inclusive_scan(values).numpy().tobytes() == first
-    if target != "cpu":
-        return
-    for threads in (1, 3):
-        device = tack.device("cpu", num_threads=threads)
-        assert inclusive_scan(tack.asarray(values, device=device)).numpy().tobytes() == first
+    for scan in (inclusive_scan, exclusive_scan):
+        first = scan(values).numpy().tobytes()
+        assert scan(values).numpy().tobytes() == first
+        if target != "cpu":
+            continue
+        for threads in (1, 3):
+            device = tack.device("cpu", num_threads=threads)
+            assert scan(tack.asarray(values, device=device)).numpy().tobytes() == first
 
 
 def test_more_than_one_level_of_blocks() -> None:
@@ -89,9 +90,11 @@ def test_more_than_one_level_of_blocks() -> None:
 
 
 @pytest.mark.parametrize("scan", [inclusive_scan, exclusive_scan])
-def test_in_place_and_prefixes(scan) -> None:
-    values = np.arange(2 * BLOCK + 9, dtype=np.int32)
-    expected = scan(values).numpy()
+@pytest.mark.parametrize("dtype", [i32, f32, f64], ids=str)
+def test_in_place_and_prefixes(scan, dtype: DType) -> None:
+    values = np.arange(2 * BLOCK + 9, dtype=dtype.numpy)
+    sums = np.cumsum(values, dtype=np.int64)
+    expected = (sums if scan is inclusive_scan else sums - np.arange(values.size)).astype(dtype.numpy)
     arr = tack.asarray(values.copy())
     found = scan(arr, n=BLOCK + 3, out=arr)
     assert found.shape == (BLOCK + 3,)

@@ -87,19 +87,20 @@ def scan(x: tack.Array, out: tack.Array, n: int, op: str, exclusive: bool) -> ta
     if x._backend.prefers_workgroups:
         return scan_tiles(x, out, n, op, exclusive)
     blocks = block_count(n)
-    totals, rows = _kernels(op, wide)
     carries = tack.empty(blocks + 1, wide, device=x.device)
     if blocks > 1:
-        totals(x, carries, n, blocks)
+        _block_totals(op, wide)(x, carries, n, blocks)
         scan(carries, carries, blocks, op, True)
-    rows(x, out, carries, n, blocks, int(exclusive))
+    if op == "sum" and wide.is_float:
+        _grouped_sums(wide, exclusive)(x, out, carries, n, blocks)
+    else:
+        _block_scans(op, wide, exclusive)(x, out, carries, n, blocks)
     total: tack.Array = carries[blocks:]
     return total
 
 
 @cache
-def _kernels(op: str, wide: DType) -> tuple[Kernel, Kernel]:
-    """The kernels of one operation and accumulator: totals of blocks, and scans of blocks."""
+def _block_totals(op: str, wide: DType) -> Kernel:
     combine = combiner(op, wide.is_float)
     nothing = tack.constant(identity(op, wide), wide)
 
@@ -112,23 +113,72 @@ def _kernels(op: str, wide: DType) -> tuple[Kernel, Kernel]:
                 total = combine(total, x[start + j])
             totals[block] = total
 
+    return block_totals
+
+
+@cache
+def _block_scans(op: str, wide: DType, exclusive: bool) -> Kernel:
+    """Scans each block from its carry on, and stores the total behind the carries."""
+    combine = combiner(op, wide.is_float)
+    nothing = tack.constant(identity(op, wide), wide)
+    shifted = tack.constant(exclusive)
+
     @tack.kernel
-    def block_scans(x: Any, out: Any, carries: Any, n: Any, blocks: Any, exclusive: Any) -> None:
+    def block_scans(x: Any, out: Any, carries: Any, n: Any, blocks: Any) -> None:
         for block in range(blocks):
             start = block * BLOCK
             total = wide(nothing)
             if block > 0:
                 total = carries[block]
-            if exclusive:
-                for j in range(min(BLOCK, n - start)):
-                    before = total
-                    total = combine(total, x[start + j])
-                    out[start + j] = before
-            else:
-                for j in range(min(BLOCK, n - start)):
-                    total = combine(total, x[start + j])
-                    out[start + j] = total
+            for j in range(min(BLOCK, n - start)):
+                before = total
+                total = combine(total, x[start + j])
+                out[start + j] = before if shifted else total
             if block + 1 == blocks:
                 carries[blocks] = total
 
-    return block_totals, block_scans
+    return block_scans
+
+
+@cache
+def _grouped_sums(wide: DType, exclusive: bool) -> Kernel:
+    """What `_block_scans` does, for sums of floats, where each addition waits for the one before for cycles.
+
+    Four elements are added up among themselves first, so that one addition of four is in the chain.
+    """
+    shifted = tack.constant(exclusive)
+
+    @tack.kernel
+    def grouped_sums(x: Any, out: Any, carries: Any, n: Any, blocks: Any) -> None:
+        for block in range(blocks):
+            start = block * BLOCK
+            total = wide(0)
+            if block > 0:
+                total = carries[block]
+            if start + BLOCK <= n:
+                for group in range(BLOCK // 4):
+                    at = start + group * 4
+                    one = wide(x[at])
+                    two = one + x[at + 1]
+                    three = two + x[at + 2]
+                    four = three + x[at + 3]
+                    if shifted:
+                        out[at] = total
+                        out[at + 1] = total + one
+                        out[at + 2] = total + two
+                        out[at + 3] = total + three
+                    else:
+                        out[at] = total + one
+                        out[at + 1] = total + two
+                        out[at + 2] = total + three
+                        out[at + 3] = total + four
+                    total += four
+            else:
+                for j in range(start, n):
+                    before = total
+                    total += x[j]
+                    out[j] = before if shifted else total
+            if block + 1 == blocks:
+                carries[blocks] = total
+
+    return grouped_sums
