@@ -176,6 +176,36 @@ def test_f64_is_refused_where_there_is_none(operation: str) -> None:
         generate(parse(text), OPENCL_WITHOUT_F64)
 
 
+TABLE = """kernel k(x: i32[], at: i64[]) {{
+  local i: i64
+  local j: i64
+  table T ({})
+  parallel i in (0:i64, dim(x, 0), 1:i64) {{
+    for %j in (0:i64, at[%i], 1:i64) {{
+      x[add(%i, %j)] = lookup.i32(T, at[%j])
+    }}
+  }}
+}}"""
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_small_tables_that_loops_read(device: str) -> None:
+    """In another process, since releases of 2022 end theirs over some lengths."""
+    program = "\n".join(
+        [
+            "from codegen.test_opencl import TABLE, native, source_for",
+            "for count in (1, 3, 5, 9, 18, 31, 32, 33):",
+            "    text = TABLE.format(', '.join(str(k % 9) for k in range(count)))",
+            f"    assert native(source_for({device!r}, text), {device!r})",
+            "print('compiled')",
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[1], capture_output=True, text=True
+    )
+    assert done.stdout == "compiled\n", done.stderr
+
+
 def test_what_is_refused_names_the_error() -> None:
     with pytest.raises(RuntimeError, match=r"ocloc refuses the generated code:\n.*error.*undeclared"):
         ocloc.compile_spirv("__kernel void k(__global int *x) { *x = y; }", "k", f64=True)

@@ -130,6 +130,10 @@ class Dialect:
         """The number of blocks along an axis."""
         raise NotImplementedError
 
+    def table_length(self, count: int) -> int:
+        """How many elements a constant table of ``count`` values has; those after them are zero."""
+        return count
+
     def fetch(self, texture: str, position: Sequence[str]) -> str:
         """The value of a texture at a position in texels, x first; 0 is the centre of the first."""
         raise NotImplementedError

@@ -124,6 +124,11 @@ class OpenCL(Dialect):
     def grid_size(self, axis: int) -> str:
         return f"get_num_groups({axis})"
 
+    def table_length(self, count: int) -> int:
+        # Intel's compiler makes a vector of a table of up to 32, padded with undefined elements.
+        # If a loop reads one whose numbers fit in 8 bits, releases of 2022 end the process over those.
+        return 1 << (count - 1).bit_length() if count <= 32 else count
+
     def fetch(self, texture: str, position: Sequence[str]) -> str:
         at = ", ".join(f"{part} + 0.5f" for part in position)
         return f"read_imagef({texture}, tack_sampler, (float4)({at}, 0.0f)).x"

@@ -29,6 +29,7 @@ def table(fn: Emitter, name: str, dtype: DType, at: Term) -> Term:
         unit.table_bytes += size
         small = unit.table_bytes <= fn.dialect.max_constant_bytes
         qualifiers = fn.dialect.constant if small else fn.dialect.constant_global
-        unit.pieces[symbol] = f"{qualifiers} {stored} {symbol}[{len(values)}] = {{{literals}}};\n"
+        length = fn.dialect.table_length(len(values))
+        unit.pieces[symbol] = f"{qualifiers} {stored} {symbol}[{length}] = {{{literals}}};\n"
     element = Term(f"{symbol}[{at.text}]")
     return bitcast(fn, element, stored, dtype) if as_bits else element
