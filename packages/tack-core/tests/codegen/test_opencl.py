@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ir.strategies import generated_kernels, kernels
+from offline.compilers import COMPILERS, required
 
 from codegen.fuzz_workgroups import proven, workgroup_kernels
 from codegen.test_cuda import OTHERS, operations
@@ -34,12 +34,11 @@ ATOMIC_DTYPES = OPENCL.atomic_dtypes
 
 @pytest.fixture(scope="module", autouse=True)
 def compiler() -> None:
-    try:
-        ocloc.find()
-    except RuntimeError as error:
-        if "opencl-pocl" in os.environ.get("TACK_REQUIRE_TARGETS", ""):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    missing = next(compiler for compiler in COMPILERS if compiler.name == "ocloc").missing()
+    if missing is not None:
+        if "ocloc" in required():
+            pytest.fail(f"TACK_REQUIRE_COMPILERS names ocloc, but {missing}")
+        pytest.skip(missing)
 
 
 def native(source: Source, device: str) -> bytes:
@@ -56,11 +55,8 @@ def native(source: Source, device: str) -> bytes:
 
 
 def validate(spirv: bytes) -> None:
-    tool = shutil.which("spirv-val")
-    if tool is None:
-        pytest.skip("it needs spirv-val (package spirv-tools)")
     done = subprocess.run(
-        [tool, "--target-env", "spv1.4", "-"], input=spirv, capture_output=True, check=False
+        ["spirv-val", "--target-env", "spv1.4", "-"], input=spirv, capture_output=True, check=False
     )
     # The translator of LLVM 14 leaves constant tables out of an entry's variables, as before SPIR-V 1.4.
     errors = done.stderr.decode()

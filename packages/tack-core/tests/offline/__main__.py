@@ -1,6 +1,7 @@
 """The command line: ``python -m offline FOLDER [--compiler NAME [--arch NAME]] [--sample N]``.
 
-Ends with status 1 if a source does not compile, or gives a warning that may be our mistake.
+Ends with status 1 if a source does not compile, or gives a warning that may be our mistake, and if a compiler
+that ``TACK_REQUIRE_COMPILERS`` names is not there or has no source.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from offline.compilers import COMPILERS
+from offline.compilers import COMPILERS, required
 from offline.sweep import sweep
 
 
@@ -23,10 +24,20 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every N-th source")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     options = parser.parse_args()
+    try:
+        needed = required()
+    except ValueError as error:
+        parser.error(str(error))
     is_clean = True
-    chosen = [compiler for compiler in COMPILERS if compiler.name in (options.compiler or names)]
-    if options.arch:
-        chosen = [compiler._replace(architectures=tuple(options.arch)) for compiler in chosen]
+    chosen = []
+    for compiler in COMPILERS:
+        if compiler.name in (options.compiler or names):
+            missing = compiler.missing()
+            if missing is None:
+                chosen.append(compiler._replace(architectures=tuple(options.arch or compiler.architectures)))
+            else:
+                print(f"{compiler.name}: {missing}", flush=True)
+                is_clean &= compiler.name not in needed
     for outcome in sweep(options.folder, chosen, options.sample, options.workers):
         print(outcome, flush=True)
         for name, messages in outcome.failures.items():
@@ -34,6 +45,7 @@ def main() -> int:
         for kind, message in outcome.messages.items():
             print(f"  {kind}: {message}")
         is_clean &= not (outcome.failures or outcome.alarming)
+        is_clean &= outcome.count > 0 or outcome.compiler.name not in needed
     return 0 if is_clean else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from emulated import amd, msl
 
-__all__ = ["COMPILERS", "Compiler"]
+__all__ = ["COMPILERS", "Compiler", "required"]
 
 _CLANG = "clang-19"
 # What nobody wrote: a float as an integer, and f32 as f64.
@@ -124,7 +125,7 @@ def _ocloc_missing() -> str | None:
         ocloc.find()
     except RuntimeError as error:
         return str(error)
-    return None if shutil.which("spirv-val") else "there is no spirv-val"
+    return None if shutil.which("spirv-val") else "there is no spirv-val (Debian's spirv-tools)"
 
 
 @functools.cache
@@ -182,3 +183,16 @@ COMPILERS = (
     ),
     Compiler("clang-msl", "MSL", ("spir64",), _missing(_CLANG), _version(_CLANG), _clang_msl),
 )
+
+
+def required() -> set[str]:
+    """The compilers that ``TACK_REQUIRE_COMPILERS`` names: without one of them, what needs it fails.
+
+    Raises:
+        ValueError: it names something else.
+    """
+    names = set(os.environ.get("TACK_REQUIRE_COMPILERS", "").replace(",", " ").split())
+    unknown = names - {compiler.name for compiler in COMPILERS}
+    if unknown:
+        raise ValueError(f"TACK_REQUIRE_COMPILERS: unknown {', '.join(sorted(unknown))}")
+    return names

@@ -82,12 +82,8 @@ class Outcome:
 
 
 def sweep(folder: Path, compilers: Sequence[Compiler], sample: int, workers: int) -> Iterator[Outcome]:
-    """Each of the compilers that is there over every ``sample``-th source, for each architecture."""
+    """Each of the compilers, which are there, over every ``sample``-th source, for each architecture."""
     for compiler in compilers:
-        missing = compiler.missing()
-        if missing is not None:
-            print(f"{compiler.name}: {missing}", flush=True)
-            continue
         place = folder / compiler.language
         units = read(place)[::sample]
         for arch in compiler.architectures:

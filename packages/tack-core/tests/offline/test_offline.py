@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import on_target
@@ -106,3 +107,25 @@ def test_programs_leave_their_sources(tmp_path: Path) -> None:
         units = read(folder)
         assert len({unit.text for unit in units}) == len(units) > 0
         assert any("saxpy_kernel" in definitions(unit.text) for unit in units)
+
+
+def offline(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "offline", str(folder), *arguments]
+    env = {**os.environ, **variables}
+    return subprocess.run(command, cwd=Path(__file__).parents[1], env=env, capture_output=True, text=True)
+
+
+def test_a_compiler_that_is_required_is_there_and_has_sources(tmp_path: Path) -> None:
+    if shutil.which("clang-19") is None:
+        pytest.skip("it needs clang-19")
+    chosen = ("--compiler", "clang-msl")
+    (tmp_path / "MSL").mkdir()
+    assert offline(tmp_path, *chosen, TACK_REQUIRE_COMPILERS="").returncode == 0
+    assert offline(tmp_path, *chosen, TACK_REQUIRE_COMPILERS="clang-msl").returncode == 1
+    (tmp_path / "MSL" / "unit.txt").write_text("// options:\n")
+    assert offline(tmp_path, *chosen, TACK_REQUIRE_COMPILERS="clang-msl,ocloc").returncode == 0
+    without = offline(tmp_path, *chosen, TACK_REQUIRE_COMPILERS="clang-msl", PATH="nowhere")
+    assert (without.returncode, without.stdout) == (1, "clang-msl: there is no clang-19\n")
+    assert offline(tmp_path, *chosen, TACK_REQUIRE_COMPILERS="", PATH="nowhere").returncode == 0
+    unknown = offline(tmp_path, *chosen, TACK_REQUIRE_COMPILERS="clang-mls")
+    assert (unknown.returncode, "unknown clang-mls" in unknown.stderr) == (2, True)
