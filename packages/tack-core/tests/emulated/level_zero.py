@@ -80,10 +80,17 @@ class Loader:
         self._library.emu_limit(ctypes.c_uint64(nbytes), ctypes.c_uint64(largest))
 
     def features(
-        self, *, f64: bool = _F64, samplers: bool = True, group: int = 1024, image: int = 2048
+        self,
+        *,
+        f64: bool = _F64,
+        samplers: bool = True,
+        group: int = 1024,
+        groups: int = (1 << 32) - 1,
+        image: int = 2048,
     ) -> None:
-        """What devices that start from now on report."""
-        self._library.emu_features(int(f64), int(samplers), group, image)
+        """What devices that start from now on report: ``group`` work-items make one, of which a launch has at
+        most ``groups`` along each axis."""
+        self._library.emu_features(int(f64), int(samplers), group, ctypes.c_uint32(groups), image)
 
     def revision(self, number: int) -> None:
         """Of the driver, which refuses the machine code of others."""

@@ -102,7 +102,7 @@ static Device devices[2] = {{0}, {1}};
 static int device_total = 2;
 static uint64_t memory_limit = 4ull << 30, largest_allocation = 2ull << 30;
 static bool has_f64 = true, has_samplers = true, has_int64_atomics = true;
-static uint32_t group_limit = 1024, image_limit = 2048, revision = 1;
+static uint32_t group_limit = 1024, groups_limit = UINT32_MAX, image_limit = 2048, revision = 1;
 static std::atomic<int> delay{0}, lost{0};
 static std::map<uintptr_t, Allocation> allocations;
 static std::set<void *> contexts, lists, pools, events, modules, kernels, images, logs;
@@ -265,7 +265,7 @@ API zeDeviceGetComputeProperties(ze_device_handle_t device, ze_device_compute_pr
     TYPE(properties, ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES);
     properties->maxTotalGroupSize = properties->maxGroupSizeX = properties->maxGroupSizeY = group_limit;
     properties->maxGroupSizeZ = group_limit;
-    properties->maxGroupCountX = properties->maxGroupCountY = properties->maxGroupCountZ = 0xffffffff;
+    properties->maxGroupCountX = properties->maxGroupCountY = properties->maxGroupCountZ = groups_limit;
     properties->maxSharedLocalMemory = 64 << 10;
     return ZE_RESULT_SUCCESS;
 }
@@ -837,6 +837,8 @@ API zeCommandListAppendLaunchKernel(ze_command_list_handle_t handle, ze_kernel_h
     std::vector<uint32_t> groups = {count->groupCountX, count->groupCountY, count->groupCountZ};
     if (std::count(groups.begin(), groups.end(), 0u))
         WRONG("no groups", ZE_RESULT_ERROR_INVALID_GLOBAL_WIDTH_DIMENSION);
+    if (*std::max_element(groups.begin(), groups.end()) > groups_limit)
+        WRONG("more groups than the device has", ZE_RESULT_ERROR_INVALID_GLOBAL_WIDTH_DIMENSION);
     Command command;
     command.uses = {kernel_handle};
     auto arguments = kernel->arguments;
@@ -924,8 +926,8 @@ extern "C" void emu_limit(uint64_t bytes, uint64_t largest) {
 }
 
 // What devices that start from now on report.
-extern "C" void emu_features(int f64, int samplers, uint32_t group, uint32_t image) {
-    has_f64 = f64, has_samplers = samplers, group_limit = group, image_limit = image;
+extern "C" void emu_features(int f64, int samplers, uint32_t group, uint32_t groups, uint32_t image) {
+    has_f64 = f64, has_samplers = samplers, group_limit = group, groups_limit = groups, image_limit = image;
 }
 
 // Of the driver: it refuses the native code of others.

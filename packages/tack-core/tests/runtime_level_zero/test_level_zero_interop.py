@@ -43,6 +43,12 @@ def test_dlpack_has_no_streams_here() -> None:
         x.__dlpack__(stream=1)
 
 
+def test_cudas_interface_is_not_here() -> None:
+    assert not hasattr(tack.ones(3), "__cuda_array_interface__")
+    with pytest.raises(RuntimeError, match="the memory of arrays on Level Zero cannot be shared"):
+        tack.ones(3).share()
+
+
 def test_what_was_queued_is_done_once_memory_is_handed_out(
     emulated: Loader, backend: Any, later: Any
 ) -> None:

@@ -202,6 +202,45 @@ def test_a_device_whose_groups_are_too_small(emulated: Loader, in_a_process: InA
     assert lines[-1] == "512.0"
 
 
+FEW_GROUPS = """
+emulated.features(groups=3)
+import tack
+tack.set_default_device("level_zero")
+@tack.kernel
+def number(x):
+    for i in range(x.shape[0]):
+        x[i] = x[i] + i
+@tack.kernel
+def numbers(x):
+    for i, j, k in tack.ndindex(x.shape[0], x.shape[1], x.shape[2]):
+        x[i, j, k] = x[i, j, k] + (i * 1000 + j) * 1000 + k
+@tack.kernel
+def groups(x):
+    for i in range(x.shape[0]):
+        tack.barrier()
+        x[i] = i
+x, y, z = tack.zeros(10_001, tack.i32), tack.zeros((9, 11, 700), tack.i32), tack.full(1024, -1, tack.i32)
+number(x)
+numbers(y)
+print(x.numpy().tolist() == list(range(10_001)))
+expected = [i * 10**6 + j * 1000 + k for i in range(9) for j in range(11) for k in range(700)]
+print(y.numpy().ravel().tolist() == expected)
+groups(z[:768])
+try:
+    groups(z)
+except ValueError as error:
+    print(error)
+print(z.numpy().tolist() == [*range(768), *[-1] * 256])
+"""
+
+
+def test_a_device_whose_launches_have_few_groups(emulated: Loader, in_a_process: InAProcess) -> None:
+    """Kernels stride, but for those of workgroups."""
+    one, three, refusal, untouched = in_a_process(FEW_GROUPS).splitlines()
+    assert (one, three, untouched) == ("True",) * 3
+    assert "768" in refusal
+
+
 # --- contexts -----------------------------------------------------------------------------------
 
 
@@ -240,7 +279,7 @@ def test_contexts_of_their_own_are_other_memory(emulated: Loader, backend: Any) 
     handle = driver.api.make("ContextCreate", backend.queue.context.device.driver, ctypes.byref(description))
     foreign = tack.device("level_zero", external_context=handle)
     x, y = tack.ones(300, tack.i32, device=foreign), tack.ones(300, tack.i32)
-    with pytest.raises(ValueError, match="Level Zero"):
+    with pytest.raises(ValueError, match="must share a device: 'x' on Level Zero, 'y' on Level Zero; move"):
         add(x, y)
     assert tack.memory_space(y.address, device=foreign) == "cpu"
     tack.copyto(y, x)

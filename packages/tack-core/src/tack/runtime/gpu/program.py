@@ -68,17 +68,23 @@ class Program(ABC):
         *("name", "prints", "record", "result_dtype", "slots", "textures"),
     )
 
-    max_blocks: ClassVar = MAX_BLOCKS
     max_threads: ClassVar[int | None] = None  # along an axis of a grid
 
-    def __init__(self, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        about: dict[str, Any],
+        artifact: bytes,
+        checks: Sequence[Any],
+        max_blocks: tuple[int, int, int] = MAX_BLOCKS,
+    ) -> None:
+        """``max_blocks``: what a grid of the device may have along each axis."""
         self.about = about
         self.artifact: bytes | None = artifact
         self.name: str = about["name"]
         self.block: tuple[int, int, int] = tuple(about["block"])
         self.items: tuple[int, int, int] = tuple(about["items"])
         self.flat: bool = about["flat"]
-        x, y, z = self.max_blocks
+        x, y, z = max_blocks
         if self.max_threads is not None:
             x, y, z = (
                 min(n, self.max_threads // size) for n, size in zip((x, y, z), self.block, strict=True)

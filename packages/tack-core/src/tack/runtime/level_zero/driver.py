@@ -118,6 +118,7 @@ class Features(NamedTuple):
         driver: the driver's version.
         f64, int64_atomics: whether it has them.
         group: work-items of a workgroup, at most.
+        groups: workgroups of a launch along each axis, at most.
         image: the largest extent of a volume that is sampled in hardware; 0: none is.
         memory: bytes of the device's own memory.
         largest: bytes of an allocation whose limit is not lifted.
@@ -134,6 +135,7 @@ class Features(NamedTuple):
     f64: bool
     int64_atomics: bool
     group: int
+    groups: tuple[int, int, int]
     image: int
     memory: int
     largest: int
@@ -165,6 +167,7 @@ def features(device: Device) -> Features:
         bool(module.flags & ze.DEVICE_MODULE_FLAG_FP64),
         bool(module.flags & ze.DEVICE_MODULE_FLAG_INT64_ATOMICS),
         min(compute.maxTotalGroupSize, compute.maxGroupSizeX),
+        (compute.maxGroupCountX, compute.maxGroupCountY, compute.maxGroupCountZ),
         image.maxImageDims3D if image.maxSamplers and image.maxReadImageArgs else 0,
         sum(part.totalSize for part in memory),
         about.maxMemAllocSize,

@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tack.runtime.array import Array
-from tack.runtime.gpu.program import Program
+from tack.runtime.gpu.program import MAX_BLOCKS, Program
 from tack.runtime.level_zero import api as ze
 from tack.runtime.level_zero import driver
 from tack.runtime.level_zero.api import ZeError
@@ -51,7 +51,8 @@ class ZeProgram(Program):
     __slots__ = ("_entry", "_layout", "_module", "_result", "launched", "queue")
 
     def __init__(self, queue: Queue, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> None:
-        super().__init__(about, artifact, checks)
+        x, y, z = map(min, MAX_BLOCKS, queue.features.groups)
+        super().__init__(about, artifact, checks, (x, y, z))
         self.queue = queue
         self.launched = 0
         if prod(self.block) > queue.features.group:

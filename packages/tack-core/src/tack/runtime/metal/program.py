@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from tack.runtime.array import Array
 from tack.runtime.gpu.program import Program
@@ -67,8 +67,6 @@ class MetalProgram(Program):
     """
 
     __slots__ = ("pipeline", "queue", "result")
-
-    max_blocks: ClassVar = ((1 << 31) - 1, 65_535, 65_535)
 
     def __init__(self, queue: Queue, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> None:
         super().__init__(about, artifact, checks)
