@@ -190,7 +190,7 @@ def test_small_tables_that_loops_read(device: str) -> None:
     program = "\n".join(
         [
             "from codegen.test_opencl import TABLE, native, source_for",
-            "for count in (1, 3, 5, 9, 18, 31, 32, 33):",
+            "for count in (3, 9, 18, 33):",
             "    text = TABLE.format(', '.join(str(k % 9) for k in range(count)))",
             f"    assert native(source_for({device!r}, text), {device!r})",
             "print('compiled')",

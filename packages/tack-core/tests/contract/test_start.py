@@ -124,6 +124,37 @@ def test_programs_may_end_with_work_queued(in_a_process: InAProcess) -> None:
     assert in_a_process(code) == "end\n"
 
 
+def test_what_goes_last_says_nothing(in_a_process: InAProcess) -> None:
+    """Tack's modules, which something holds, are emptied in turn: the globals of most are None by then."""
+    code = """
+        import sys
+        import tack
+        tack.set_default_device(target)
+        @tack.kernel
+        def add(x, k):
+            for i in range(x.shape[0]):
+                x[i] = x[i] + k
+        @tack.kernel
+        def middle(tex, out):
+            for i in range(out.shape[0]):
+                out[i] = tex.sample(0.5, 0.5, 0.5)
+        small, large = tack.zeros(10), tack.zeros(1 << 19)
+        texture = tack.Texture3D(tack.zeros((2, 3, 4)))
+        kept = [small, large, large[5:], texture, add, middle, tack.default_device()._backend]
+        if kept[-1].provides("graph"):
+            with tack.capture() as graph:
+                add(large, 1)
+            graph.launch()
+            kept.append(graph)
+        kept.append(kept)  # for the collector
+        add(large, 1)
+        middle(texture, small)
+        sys.kept, tack.kept = tack, [kept, tack.ones(1 << 19), tack.Texture3D(tack.ones((2, 3, 4)))]
+        print("end")
+    """
+    assert in_a_process(code) == "end\n"
+
+
 def test_a_forked_child_works_or_is_told(in_a_process: InAProcess) -> None:
     code = """
         import os, signal

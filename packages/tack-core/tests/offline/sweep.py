@@ -42,6 +42,10 @@ _UNTAGGED = {
     " spilled around ": "spilled registers",
     "self-comparison": "-Wtautological-compare",
     "with constant operand": "-Wconstant-logical-operand",
+    "' has lower precedence than '": "-Wshift-op-parentheses",
+    "'&&' within '||'": "-Wlogical-op-parentheses",
+    "'&' within '": "-Wbitwise-op-parentheses",
+    "'^' within '": "-Wbitwise-op-parentheses",
 }
 
 

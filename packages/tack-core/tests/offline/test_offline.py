@@ -91,6 +91,9 @@ def test_warnings_whose_kind_is_not_said_have_one() -> None:
     outcome = Outcome(COMPILERS[0], "pvc", 2)
     outcome.add("unit:3:5: warning: use of logical '&&' with constant operand")
     outcome.add("unit:4:9: warning: self-comparison always evaluates to true")
+    outcome.add("unit:5:9: warning: operator '<<' has lower precedence than '+'; '+' will be evaluated first")
+    outcome.add("unit:6:9: warning: '&&' within '||'")
+    outcome.add("unit:7:9: warning: '&' within '|'")
     outcome.add("warning: kernel k  compiled SIMD32 allocated 128 regs and spilled around 10")
     assert not outcome.alarming
     outcome.add("other:5:1: warning: something new")

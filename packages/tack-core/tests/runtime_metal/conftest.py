@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from steered import default_target, emulated, settled_heap, steering  # noqa: F401
+from steered import default_target, emulated, later, settled_heap, steering  # noqa: F401
 
 HERE = Path(__file__).parent
 

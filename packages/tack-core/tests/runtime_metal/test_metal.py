@@ -12,6 +12,8 @@ from emulated.metal_driver import CONTROL
 
 import tack
 from tack.runtime.dispatch import default_backend
+from tack.runtime.dlpack import relocate
+from tack.runtime.metal import api
 
 
 @tack.kernel
@@ -126,6 +128,51 @@ def test_launches_are_queued_and_committed_every_64() -> None:
     assert y[3] == 64 * 3 + 2
 
 
+def test_an_encoder_is_told_of_each_buffer_once() -> None:
+    """A copy ends the encoder, and the next one knows nothing."""
+    x, y = tack.ones(10), tack.zeros(10)
+    scale(x, y, 0.0)
+    tack.sync()
+    CONTROL.calls.clear()
+    scale(x, x, 1.0)
+    scale(x[2:], x[:8], 0.0)
+    assert CONTROL.calls["useResource_usage_"] == 1
+    scale(x, y, 1.0)
+    assert CONTROL.calls["useResource_usage_"] == 2
+    tack.copyto(x, y)
+    scale(x, y, 1.0)
+    assert CONTROL.calls["useResource_usage_"] == 4
+    assert CONTROL.calls["computeCommandEncoder"] == 2
+    assert (x.numpy().tolist(), y.numpy().tolist()) == ([2.0] * 10, [4.0] * 10)
+
+
+def test_a_kernel_that_a_threadgroup_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said before anything runs."""
+
+    @tack.kernel
+    def doubled(x: Any) -> None:
+        for i in range(x.shape[0]):
+            x[i] = x[i] * 2
+
+    @tack.kernel
+    def sums(x: Any) -> None:
+        for i in range(x.shape[0]):
+            x[i] = tack.block_sum(x[i])
+
+    x = tack.ones(256)
+    threads = 200
+    kind = api.metal.MTLComputePipelineState
+    monkeypatch.setattr(kind, "maxTotalThreadsPerThreadgroup", lambda self: threads)
+    doubled(x)  # 128
+    with pytest.raises(RuntimeError, match="the GPU runs 200 threads of it at a time, and it needs 256"):
+        sums(x)
+    threads = 100
+    default_backend().cache.clear()
+    with pytest.raises(RuntimeError, match="the GPU runs 100 threads of it at a time, and it needs 128"):
+        doubled(x)
+    assert x.numpy().tolist() == [2.0] * 256
+
+
 def test_new_memory_is_zero_and_large_buffers_are_reused() -> None:
     CONTROL.calls.clear()
     small = tack.zeros(1000)
@@ -207,6 +254,28 @@ def test_an_mtl_buffer_is_wrapped_without_a_copy() -> None:
             tack.array_from_ptr(ptr, tack.f32, 2)
 
 
+def test_memory_that_the_host_does_not_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = tack.ones(4).share().handle
+    private = api.metal.MTLStorageModePrivate
+    monkeypatch.setattr(type(handle), "storageMode", lambda self: private)
+    with pytest.raises(ValueError, match=r"not in storage that the host shares \(MTLStorageModeShared\)"):
+        tack.array_from_ptr(handle, tack.f32, 4)
+    with pytest.raises(ValueError, match="not in storage"):
+        tack.from_dlpack(tack.ones(4).__dlpack__(max_version=(1, 0)))
+
+
+def test_what_was_queued_is_done_once_memory_is_shared(later: Callable[[], None]) -> None:
+    x, y = tack.ones(10), tack.zeros(10)
+    with CONTROL.held():
+        scale(x, y, 3.0)
+        later()
+        shared = y.share()
+    memory = np.frombuffer(shared.handle.contents().as_buffer(shared.size), np.float32)
+    assert memory[:10].tolist() == [3.0] * 10
+    with pytest.raises(RuntimeError, match="an array without elements has no memory to share"):
+        tack.zeros(0).share()
+
+
 def test_dlpack_hands_over_the_buffer() -> None:
     x = tack.asarray(np.arange(8, dtype=np.int32))
     assert x.__dlpack_device__() == (8, 0)
@@ -214,8 +283,14 @@ def test_dlpack_hands_over_the_buffer() -> None:
     assert other.numpy().tolist() == [2, 3, 4, 5, 6, 7]
     other[0] = 9
     assert x[2] == 9
+    x.__dlpack__(stream=-1)
     with pytest.raises(BufferError, match="no stream"):
         x.__dlpack__(stream=3)
+    capsule = x[:4].__dlpack__(max_version=(1, 0))
+    relocate(capsule, (8, 0), api.objc.pyobjc_id(x.share().handle), 6)
+    with pytest.raises(ValueError, match="begins 6 bytes into the MTLBuffer, which is not a multiple of 4"):
+        tack.from_dlpack(capsule)
+    assert not hasattr(x, "__cuda_array_interface__")
 
 
 def test_launch_limit_and_what_is_not_there() -> None:
