@@ -243,7 +243,13 @@ def test_the_driver_is_told_how_exact_divisions_are(device: str) -> None:
     assert len(from_spirv(spirv, device, exact)) > len(from_spirv(spirv, device, ""))
 
 
-@pytest.mark.parametrize("call", ["pow(x[%i], x[%i])", "call.erf(x[%i])", "call.erfc(x[%i])"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("pow(x[%i], x[%i])", "call.atan2(x[%i], x[%i])"),
+        *(f"call.{name}(x[%i])" for name in ("erf", "erfc", "tan", "atan", "tanh")),
+    ],
+)
 def test_functions_that_may_be_far_off_are_ours_in_f32(call: str) -> None:
     name = call.removeprefix("call.").partition("(")[0]
     for dtype, own in (("f32", True), ("f64", False)):

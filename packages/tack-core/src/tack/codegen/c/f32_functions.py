@@ -1,8 +1,8 @@
 """Functions that MSL or OpenCL C does not have, or has with a larger error than others, in C without f64.
 
-All are for f32, within 2 ULP but for ``erfc`` (4). What has to stay exact is done with ``fma`` and in sums of
-two terms, which a compiler that fuses multiplications with additions leaves right. ``as_f32``, ``as_u32`` and
-``as_i32`` read the bits of a number as another type.
+All are for f32, within 2 ULP but for ``tanh`` (3) and ``erfc`` (4). What has to stay exact is done with
+``fma`` and in sums of two terms, which a compiler that fuses multiplications with additions leaves right.
+``as_f32``, ``as_u32`` and ``as_i32`` read the bits of a number as another type.
 """
 
 from __future__ import annotations
@@ -200,6 +200,86 @@ static inline f32 tack_pow(f32 x, f32 y) {
 }
 """
 
+# A polynomial for atan(t) / t in t^2, for up to 1, fitted at Chebyshev points.
+_ATAN_NEAR = """\
+static inline f32 tack_atan_near(f32 t) {
+    const f32 z = t * t;
+    f32 p = fma(fma(z, 1.488691894e-3f, -9.144629352e-3f), z, 2.630500123e-2f);
+    p = fma(fma(fma(p, z, -4.896051437e-2f), z, 7.031914592e-2f), z, -8.931826800e-2f);
+    p = fma(fma(fma(p, z, 0.1108826175f), z, -0.1428400427f), z, 0.1999994963f);
+    return fma(t * z, fma(p, z, -0.3333333433f), t);
+}
+"""
+_ATAN = """\
+static inline f32 tack_atan(f32 x) {
+    const f32 a = fabs(x), angle = tack_atan_near(a > 1.0f ? 1.0f / a : a);
+    return copysign(a > 1.0f ? 1.570796371f - (angle + 4.371139e-8f) : angle, x);
+}
+"""
+_ATAN2 = """\
+static inline f32 tack_atan2(f32 y, f32 x) {
+    if (x != x || y != y)
+        return x + y;
+    const f32 a = fabs(y), b = fabs(x), low = fmin(a, b), high = fmax(a, b);
+    const f32 t = low != high ? low / high : high == 0.0f ? 0.0f : 1.0f;
+    f32 angle = tack_atan_near(t);
+    if (a > b)
+        angle = 1.570796371f - (angle + 4.371139e-8f);
+    if (as_i32(x) < 0)
+        angle = 3.141592741f - (angle + 8.742278e-8f);
+    return copysign(angle, y);
+}
+"""
+_TANH = """\
+static inline f32 tack_tanh(f32 x) {
+    const f32 a = fabs(x);
+    if (!(a < 10.0f))
+        return a == a ? copysign(1.0f, x) : x;
+    const f32 e = tack_expm1(a + a);
+    return copysign(e / (e + 2.0f), x);
+}
+"""
+# The bits of 2 / pi, 32 in a word, after a word of zeros.
+_TWO_OVER_PI = """\
+static inline u64 tack_two_over_pi(i32 word) {
+    const u32 low = word < 2 ? (word < 1 ? 0u : 0xa2f9836eu) : word < 3 ? 0x4e441529u : 0xfc2757d1u;
+    const u32 high = word < 6 ? (word < 5 ? 0xf534ddc0u : 0xdb629599u) : word < 7 ? 0x3c439041u : 0xfe5163abu;
+    return word < 4 ? low : high;
+}
+"""
+# The quarter turns in x are its 24 bits times 96 of 2 / pi, of which the lower 96 are kept: the first two of
+# those count whole ones, the others say how far x is into one. That part is a sum of two terms, and so is r.
+_TAN = """\
+static inline f32 tack_tan(f32 x) {
+    const f32 a = fabs(x);
+    if (!(a < as_f32(0x7f800000u)))
+        return x - x;
+    f32 r = a, r_low = 0.0f;
+    bool is_odd = false;
+    if (a > 0.7853981f) {
+        const u32 bits = as_u32(a);
+        const u64 m = (bits & 0x007fffffu) | 0x00800000u;
+        const i32 from = (i32)(bits >> 23) - 120, word = from >> 5, shift = from & 31;
+        const u64 w1 = tack_two_over_pi(word + 1), w2 = tack_two_over_pi(word + 2);
+        const u64 first = (tack_two_over_pi(word) << 32 | w1) << shift >> 32;
+        const u64 second = (w1 << 32 | w2) << shift >> 32;
+        const u64 third = (w2 << 32 | tack_two_over_pi(word + 3)) << shift >> 32;
+        const u64 lower = m * second + (m * third >> 32);
+        const u64 turns = (m * first << 32) + lower;
+        const i64 part = (i64)(turns << 2) >> 1;
+        is_odd = ((turns >> 62) + (part < 0 ? 1u : 0u)) & 1u;
+        const f32 high = (f32)part, low = (f32)(part - (i64)high);
+        r = high * 1.703060837e-19f;
+        r_low = fma(high, 1.703060837e-19f, -r) + fma(high, -4.739198400e-27f, low * 1.70306084e-19f);
+    }
+    const f32 z = r * r;
+    f32 p = fma(fma(fma(z, 3.843139857e-3f, 1.185321598e-3f), z, 9.962147102e-3f), z, 2.162112668e-2f);
+    p = fma(fma(fma(p, z, 5.399446562e-2f), z, 0.1333323121f), z, 0.3333333433f);
+    const f32 t = r + fma(r * z, p, fma(r_low, z, r_low));
+    return copysign(1.0f, x) * (is_odd ? -1.0f / t : t);
+}
+"""
+
 FUNCTIONS: Final = {
     "tack_scaled": _SCALED,
     "tack_exp": _EXP,
@@ -212,6 +292,12 @@ FUNCTIONS: Final = {
     "tack_erf": _ERF,
     "tack_erfc": _ERFC_WHOLE,
     "tack_pow": _POW,
+    "tack_atan_near": _ATAN_NEAR,
+    "tack_atan": _ATAN,
+    "tack_atan2": _ATAN2,
+    "tack_tanh": _TANH,
+    "tack_two_over_pi": _TWO_OVER_PI,
+    "tack_tan": _TAN,
 }
 
 

@@ -48,8 +48,8 @@ _TYPES = {
     "f32": "float",
     "f64": "double",
 }
-# Whose error may be 16 ULP.
-_OURS_IN_F32 = ("erf", "erfc", "pow")
+# Whose error may be 5 (atan, tan, tanh), 6 (atan2) or 16 ULP.
+_OURS_IN_F32 = ("atan", "atan2", "erf", "erfc", "pow", "tan", "tanh")
 _SPELLED = {"as_f32(": "as_float(", "as_i32(": "as_int(", "as_u32(": "as_uint("}
 
 # The error that OpenCL allows may turn a denormal into zero, which is not within what the language allows.
