@@ -13,6 +13,7 @@ variables and results of reductions. Block reductions of floats add small intege
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -23,7 +24,7 @@ import numpy as np
 from conformance import oracle
 
 from .runner import build, on_device
-from .sweep import sweep
+from .sweep import Trial, sweep
 
 LANES = 256
 BATCH = 3  # programs in a kernel
@@ -505,5 +506,9 @@ def trial(seed: int) -> str | None:
     return None if problem is None else report(form, programs, seed, problem)
 
 
+def draw(seed: int) -> Trial:
+    return functools.partial(trial, seed)
+
+
 if __name__ == "__main__":
-    sys.exit(sweep("differential.lanes", BATCH, 1000, trial))
+    sys.exit(sweep("differential.lanes", BATCH, 1000, draw))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import random
@@ -15,6 +16,7 @@ import tack
 from .generator import ARRAYS, INPUTS, SCRATCH, Generator, Program, kernel_source, namespace, python_source
 
 MANY = 16 * 1024  # iterations: enough for every worker to take part
+BLOCKS = 35 * INPUTS  # enough for blocks of up to 1024, of which the last is not full
 _numbers = itertools.count()
 
 
@@ -61,40 +63,67 @@ def run_python(programs: list[Program]) -> tuple[np.ndarray, dict[str, np.ndarra
 
 
 def run_tack(kernel: Any, programs: int, n: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    out = np.zeros((programs, n), np.int64)
-    scratch = {f"s_{t}": np.zeros(n * SCRATCH, oracle.numpy_dtype(t)) for t in oracle.INTEGERS}
-    kernel(out.ravel(), n, *(INPUT_ARRAYS.get(name, scratch.get(name)) for name in ARRAYS))
-    return out, scratch
+    """The results on the default device for ``n`` iterations, and the scratch arrays after it."""
+    out = tack.asarray(np.zeros(programs * n, np.int64))
+    scratch = {f"s_{t}": tack.asarray(np.zeros(n * SCRATCH, oracle.numpy_dtype(t))) for t in oracle.INTEGERS}
+    arrays = inputs_on(tack.default_device()) | scratch
+    kernel(out, n, *(arrays[name] for name in ARRAYS))
+    return out.numpy().reshape(programs, n), {name: array.numpy() for name, array in scratch.items()}
+
+
+@functools.cache
+def inputs_on(device: tack.Device) -> dict[str, tack.Array]:
+    return {name: tack.asarray(array, device=device) for name, array in INPUT_ARRAYS.items()}
 
 
 def build(source: str) -> Any:
-    filename = f"<differential-{next(_numbers)}>"
+    """The kernel of a text, in which it is called ``kernel``, with a name of its own: what is compiled may
+    be in one library with others."""
+    number = next(_numbers)
+    filename, name = f"<differential-{number}>", f"kernel_{number}"
+    source = source.replace("def kernel(", f"def {name}(")
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     space: dict[str, Any] = {"tack": tack}
     exec(compile(source, filename, "exec"), space)
     del linecache.cache[filename]  # decoration has taken the text
-    return space["kernel"]
+    return space[name]
+
+
+class Case:
+    """Programs in one kernel, and what Python says that they do. They can be run on several devices."""
+
+    def __init__(self, programs: list[Program]) -> None:
+        self.programs = programs
+        self.expected, self.scratch = run_python(programs)
+        self.kernel = build(kernel_source(programs))
+
+    def difference(self) -> str | None:
+        """A description of the first difference between Python and a run on the default device, or None."""
+        on_cpu = tack.default_device().name == "cpu"
+        for label, n in (("serial", INPUTS), ("threaded", MANY)) if on_cpu else (("launched", BLOCKS),):
+            problem = self._difference(label, n)
+            if problem is not None:
+                return problem
+        return None
+
+    def _difference(self, label: str, n: int) -> str | None:
+        got, stored = run_tack(self.kernel, len(self.programs), n)
+        every = np.tile(self.expected, n // INPUTS)
+        if not np.array_equal(got, every):
+            number, i = (int(k) for k in np.argwhere(got != every)[0])
+            both = f"got {got[number, i]}, Python gives {every[number, i]}"
+            return f"{label}: program {number}, iteration {i}: {both}"
+        for name, array in stored.items():
+            wanted = np.tile(self.scratch[name], n // INPUTS)
+            if not np.array_equal(array, wanted):
+                i = int(np.argmax(array != wanted))
+                return f"{label}: {name}[{i}] is {array[i]}, in Python {wanted[i]}"
+        return None
 
 
 def difference(programs: list[Program]) -> str | None:
-    """A description of the first difference between the three runs, or None."""
-    expected, scratch = run_python(programs)
-    source = kernel_source(programs)
-    kernel = build(source)
-    for label, n in (("serial", INPUTS), ("threaded", MANY)):
-        got, stored = run_tack(kernel, len(programs), n)
-        periods = n // INPUTS
-        for number in range(len(programs)):
-            wanted = np.tile(expected[number], periods)
-            if not np.array_equal(got[number], wanted):
-                i = int(np.argmax(got[number] != wanted))
-                both = f"got {got[number, i]}, Python gives {wanted[i]}"
-                return f"{label}: program {number}, iteration {i}: {both}"
-        for name, array in stored.items():
-            if not np.array_equal(array, np.tile(scratch[name], periods)):
-                i = int(np.argmax(array != np.tile(scratch[name], periods)))
-                return f"{label}: {name}[{i}] is {array[i]}, in Python {np.tile(scratch[name], periods)[i]}"
-    return None
+    """A description of the first difference between the runs, or None."""
+    return Case(programs).difference()
 
 
 def report(programs: list[Program], problem: str) -> str:

@@ -11,6 +11,7 @@ answer, whether or not a multiply is fused with an add. Zeros are equal whatever
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from dataclasses import replace
@@ -22,7 +23,7 @@ from conformance import oracle
 import tack
 
 from .runner import build, on_device
-from .sweep import sweep
+from .sweep import Trial, sweep
 from .vector_expressions import FLOATS, INTEGERS, SLOTS, Expr, Expressions, Function, Kind, Program, Scope
 from .vector_model import MODEL, convert
 
@@ -376,5 +377,9 @@ def trial(seed: int) -> str | None:
     return None if problem is None else report(kinds, programs, problem)
 
 
+def draw(seed: int) -> Trial:
+    return functools.partial(trial, seed)
+
+
 if __name__ == "__main__":
-    sys.exit(sweep("differential.vectors", BATCH, 10_000, trial))
+    sys.exit(sweep("differential.vectors", BATCH, 10_000, draw))

@@ -122,8 +122,9 @@ TACK_ATOMIC(int, Add, (int)((unsigned)old + value)) TACK_ATOMIC(unsigned, Add, o
 TACK_ATOMIC(tack_u64, Add, old + value) TACK_ATOMIC(float, Add, old + value)
 TACK_ATOMIC(double, Add, old + value)
 
-// HIP's are the compiler's own, for any type.
+// HIP's are the compiler's own, for any type; clang has them here too.
 #define __HIP_MEMORY_SCOPE_AGENT 4
+#ifndef __clang__
 #define TACK_HIP_ATOMIC(name, other)                                         \
     template <class T, class V> static inline T __hip_atomic_##name(T *address, V value, int, int) { \
         return atomic##other(address, (T)value);                             \
@@ -132,6 +133,7 @@ TACK_ATOMIC(double, Add, old + value)
 TACK_HIP_ATOMIC(exchange, Exch) TACK_HIP_ATOMIC(fetch_add, Add) TACK_HIP_ATOMIC(fetch_and, And)
 TACK_HIP_ATOMIC(fetch_or, Or) TACK_HIP_ATOMIC(fetch_xor, Xor) TACK_HIP_ATOMIC(fetch_min, Min)
 TACK_HIP_ATOMIC(fetch_max, Max)
+#endif
 
 // --- textures: a handle is the address of this ---
 
@@ -187,15 +189,20 @@ template <class T> static inline T __shfl_down_sync(unsigned, T value, unsigned 
 
 // --- launches ---
 
-template <int...> struct tack_numbers {};
+template <class T, T...> struct tack_numbers {};
+#ifdef __clang__
+#define TACK_NUMBERS(n) __make_integer_seq<tack_numbers, int, n>
+#else
+#define TACK_NUMBERS(n) tack_numbers<int, __integer_pack(n)...>
+#endif
 
 template <class... A, int... I>
-static inline void tack_apply(void (*kernel)(A...), void **parameters, tack_numbers<I...>) {
+static inline void tack_apply(void (*kernel)(A...), void **parameters, tack_numbers<int, I...>) {
     kernel(*(A *)parameters[I]...);
 }
 
 template <class... A> static inline void tack_call(void (*kernel)(A...), void **parameters) {
-    tack_apply(kernel, parameters, tack_numbers<__integer_pack(sizeof...(A))...>());
+    tack_apply(kernel, parameters, TACK_NUMBERS(sizeof...(A))());
 }
 
 typedef void tack_thread(void **parameters);

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from emulated import compiler
+from emulated import compiler, together
 
 __all__ = ["CHECK", "Function", "MslError", "check", "checked_unit", "compile", "functions"]
 
@@ -72,9 +72,9 @@ def compile(text: str, options: Sequence[str] = compiler.OPTIONS) -> bytes:
     check(text, strict=False)
     plain = _SHARED.sub(r"\1static \2", _plain(text))
     launches = "".join(_launch(function, "threadgroup_barrier" in text) for function in functions(text))
-    unit = f'{_header()}\n#line 1 "kernel.metal"\n{plain}{launches}'
+    unit = f'#line 1 "kernel.metal"\n{plain}{launches}'
     try:
-        return compiler.build(unit, options)
+        return compiler.build(_header(), unit, options)
     except RuntimeError as error:
         raise MslError(str(error)) from None
 
@@ -105,7 +105,11 @@ _STRICT = ("-Wall", "-Wextra", "-Werror", *_UNUSED)
 
 def checked_unit(text: str) -> str:
     """A unit as `CHECK`, clang's command, reads it."""
-    return f'{_header()}\n#line 1 "kernel.metal"\n{_plain(_KERNEL.sub("__kernel void", text))}'
+    return f"{_header()}\n{_checked(text)}"
+
+
+def _checked(text: str) -> str:
+    return f'#line 1 "kernel.metal"\n{_plain(_KERNEL.sub("__kernel void", text))}'
 
 
 def check(text: str, *, strict: bool = True) -> None:
@@ -115,20 +119,49 @@ def check(text: str, *, strict: bool = True) -> None:
     Raises:
         MslError: what the compiler says, or where a pointer does not say what it points to.
     """
-    unit = checked_unit(text)
     command = (*CHECK, *(_STRICT if strict else ("-w",)))
+    if (shared := together.current()) is not None:
+        _check_pointers(text)
+        shared.ask(_Checks(command), text)
+        return
+    unit = checked_unit(text)
     digest = hashlib.sha256("\0".join((unit, *command)).encode()).hexdigest()
     kept = compiler.store() / digest[:2] / f"{digest}.checked"
     if kept.exists():
         return
-    for pointer in _POINTER.finditer(text):  # in MSL one without an address space is an error
+    _check_pointers(text)
+    _check(unit, command, text)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.touch()
+
+
+def _check_pointers(text: str) -> None:
+    """In MSL one without an address space is an error."""
+    for pointer in _POINTER.finditer(text):
         if not _SPACES.intersection(pointer[0].split()):
             raise MslError(f"'{pointer[0]}' has no address space\n{text}")
+
+
+def _check(unit: str, command: Sequence[str], text: str) -> None:
     done = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MslError(f"{done.stderr}\n{text}")
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.touch()
+
+
+class _Checks(NamedTuple):
+    """Checks many units as one."""
+
+    command: tuple[str, ...]
+
+    def __call__(self, texts: list[str]) -> list[MslError | None]:
+        unit = compiler.joined(_header(), [_checked(text) for text in texts])
+        try:
+            _check(unit, self.command, "\n".join(texts))
+        except MslError as error:
+            if len(texts) == 1:
+                return [error]
+            return [found for text in texts for found in self([text])]  # which of them is it?
+        return [None] * len(texts)
 
 
 def _launch(function: Function, meeting: bool) -> str:

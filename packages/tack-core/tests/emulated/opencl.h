@@ -156,15 +156,20 @@ static inline void mem_fence(uint) {}
 
 // --- launches ---
 
-template <int...> struct tack_numbers {};
+template <class T, T...> struct tack_numbers {};
+#ifdef __clang__
+#define TACK_NUMBERS(n) __make_integer_seq<tack_numbers, int, n>
+#else
+#define TACK_NUMBERS(n) tack_numbers<int, __integer_pack(n)...>
+#endif
 
 template <class... A, int... I>
-static inline void tack_apply(void (*kernel)(A...), void **parameters, tack_numbers<I...>) {
+static inline void tack_apply(void (*kernel)(A...), void **parameters, tack_numbers<int, I...>) {
     kernel(*(A *)parameters[I]...);
 }
 
 template <class... A> static inline void tack_call(void (*kernel)(A...), void **parameters) {
-    tack_apply(kernel, parameters, tack_numbers<__integer_pack(sizeof...(A))...>());
+    tack_apply(kernel, parameters, TACK_NUMBERS(sizeof...(A))());
 }
 
 // A parameter as the loader is told of it: 'v' for a value, 'p' for a pointer, 'i' for an image.

@@ -39,8 +39,8 @@ def compile(text: str) -> bytes:
     plain = _SHARED.sub(r"\1static \2", _ATTRIBUTE.sub("", text)).replace("(float4)(", "float4(")
     meeting = int("barrier(" in text)
     launches = "".join(f"\nTACK_EMULATE({name}, {meeting}, {block})" for block, name in entries)
-    unit = f'{_header()}\n#line 1 "kernel.cl"\n{plain}{launches}\n'
-    return compiler.build(unit, (*compiler.OPTIONS, "-fno-operator-names"))
+    unit = f'#line 1 "kernel.cl"\n{plain}{launches}\n'
+    return compiler.build(_header(), unit, (*compiler.OPTIONS, "-fno-operator-names"))
 
 
 @functools.cache

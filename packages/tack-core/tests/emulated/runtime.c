@@ -35,6 +35,13 @@ struct lane {
 static struct lane lanes[MAX_LANES];
 static char *stacks;
 static jmp_buf scheduler;
+
+// With the library.
+__attribute__((destructor)) static void end(void) {
+    if (stacks && stacks != MAP_FAILED)
+        munmap(stacks, (size_t)MAX_LANES * STACK);
+}
+
 static unsigned count, current;
 static thread *body;
 static void **arguments;
