@@ -90,8 +90,9 @@ class Emitter:
         self._remarked = loc.source, loc.line
         if loc.line <= len(loc.source.lines):
             text = loc.source.lines[loc.line - 1].strip()
-            printable = "".join(c if c.isprintable() else " " for c in text)
-            self.line(f"// {printable}".rstrip("\\ "))  # a backslash would continue the comment
+            if not text.isprintable():
+                text = "".join(c if c.isprintable() else " " for c in text)
+            self.line(f"// {text}".rstrip("\\ "))  # a backslash would continue the comment
 
     @property
     def position(self) -> int:

@@ -14,8 +14,7 @@ from math import prod
 
 from tack.codegen.c.emitter import Emitter
 from tack.codegen.c.source import Geometry
-from tack.ir.nodes import Atomic, Bounds, Fetch, For, Kernel, Load, LocalArray, NonZero, Print, Store, While
-from tack.ir.traversal import walk
+from tack.ir.nodes import Atomic, Fetch, For, Kernel, Load, LocalArray, Node, Print, Store, While
 from tack.ir.workgroups import WORKGROUP, primitives
 from tack.record import Record
 
@@ -28,18 +27,17 @@ _ITEMS = {1: (4, 1, 1), 2: (1, 4, 1), 3: (1, 2, 4)}
 _MAX_ACCESSES = 12
 
 
-def geometry(kernel: Kernel) -> Geometry:
-    """The launch geometry of a kernel."""
+def geometry(kernel: Kernel, inside: Sequence[Node], checked: bool) -> Geometry:
+    """The launch geometry of a kernel, given the nodes of its loop and whether it has debug mode's checks."""
     ndim = len(kernel.loop.vars)
-    checked = any(isinstance(n, Bounds | NonZero) for n in walk(kernel))
     if ndim > 3 or checked or primitives(kernel):
         return Geometry((WORKGROUP, 1, 1), (1, 1, 1), True)
-    items = _ITEMS[ndim] if _is_streaming(kernel) else (1, 1, 1)
+    items = _ITEMS[ndim] if _is_streaming(inside) else (1, 1, 1)
     return Geometry(_BLOCKS[ndim], items, ndim == 1)
 
 
-def _is_streaming(kernel: Kernel) -> bool:
-    nodes = list(walk(kernel.loop))
+def _is_streaming(nodes: Sequence[Node]) -> bool:
+    """Whether a body of these nodes is short, and without loops."""
     if any(isinstance(n, For | While | Atomic | Print | LocalArray) for n in nodes):
         return False
     return 0 < sum(isinstance(n, Load | Store | Fetch) for n in nodes) <= _MAX_ACCESSES

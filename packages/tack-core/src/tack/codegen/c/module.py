@@ -87,6 +87,7 @@ class _Module:
         self.dialect = dialect
         self.disjoint = disjoint
         nodes = list(walk(kernel))
+        self.inside = list(walk(kernel.loop))  # the nodes of the loop, of which large kernels have many
         prints = [n for n in walk_statements(kernel) if isinstance(n, Print)]
         checks = [n for n in nodes if isinstance(n, Bounds | NonZero)]
         self.prints, self.checked = bool(prints) and dialect.has_print, bool(checks)
@@ -98,7 +99,7 @@ class _Module:
         self.scratch = scratch_arrays(kernel, dialect)
         self.check_types(nodes)
         self.groups = _CROWD if self.check_sizes() >= _CROWDED else 1
-        self.geometry = geometry(kernel)
+        self.geometry = geometry(kernel, self.inside, self.checked)
         names = self.unit.names
         self.entry, self.result = names.fresh(f"{kernel.name}_kernel"), names.fresh(f"{kernel.name}_result")
         # Start, step and count of each dimension; parameters come first, so that they keep their names.
@@ -173,9 +174,9 @@ class _Module:
         """The function of an iteration, and the kernel function, which calls it."""
         kernel, unit = self.kernel, self.unit
         names, body = unit.names, kernel.loop.body
-        used = {n.name for n in walk(kernel.loop) if isinstance(n, Param)}
-        used |= {n.array for n in walk(kernel.loop) if isinstance(n, Load | Store | Atomic)}
-        used |= {n.texture for n in walk(kernel.loop) if isinstance(n, Fetch)}
+        used = {n.name for n in self.inside if isinstance(n, Param)}
+        used |= {n.array for n in self.inside if isinstance(n, Load | Store | Atomic)}
+        used |= {n.texture for n in self.inside if isinstance(n, Fetch)}
         passed = [p for p in self.params if p in used or p.startswith("debug.")]
         in_body = _names_in(body) - {*kernel.loop.vars}
         carried = [name for name in assigned(kernel.before) if name in in_body]
@@ -217,7 +218,7 @@ class _Module:
             for name, (dtype, size) in self.scratch.items():
                 fn.line(f"{self.dialect.shared} {dtype} {name}[{size}];")
             if not any(
-                isinstance(n, Barrier | BlockReduce) for n in walk(kernel)
+                isinstance(n, Barrier | BlockReduce) for n in self.inside
             ):  # which are for whole groups
                 fn.line(f"if (tack_number >= {' * '.join(self.counts)})")
                 fn.line("    return;")
@@ -253,7 +254,9 @@ class _Module:
         fn.declarations = declarations(body, {*outer})
         for name in fn.declarations.top:
             fn.line(f"{fn.local_type(name)} {fn.name(name)} = 0;")
-        used = {n.array for s in body for n in walk(s) if isinstance(n, Load | Store | Atomic)}
+        used = set()
+        if self.arrays:
+            used = {n.array for s in body for n in walk(s) if isinstance(n, Load | Store | Atomic)}
         for node in self.arrays:
             if node.name in used:
                 self.unit.arrays[node.name] = node.dtype
