@@ -16,7 +16,7 @@ import tack
 from .generator import ARRAYS, INPUTS, SCRATCH, Generator, Program, kernel_source, namespace, python_source
 
 MANY = 16 * 1024  # iterations: enough for every worker to take part
-BLOCKS = 35 * INPUTS  # enough for blocks of up to 1024, of which the last is not full
+BLOCKS = 35 * INPUTS  # iterations: enough for blocks of up to 1024, of which the last is not full
 _numbers = itertools.count()
 
 
@@ -45,6 +45,13 @@ INPUT_ARRAYS = inputs()
 def on_device(name: str) -> str:
     """A type that was drawn, as it is on the default device: f32 for an f64 where there is none."""
     return "f32" if name == "f64" and not tack.default_device().supports_f64 else name
+
+
+def lengths(few: int, many: int) -> list[tuple[str, int]]:
+    """The numbers of iterations that a kernel is run for on the default device."""
+    if tack.default_device().name == "cpu":
+        return [("serial", few), ("threaded", many)]
+    return [("launched", BLOCKS)]
 
 
 def run_python(programs: list[Program]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -99,8 +106,7 @@ class Case:
 
     def difference(self) -> str | None:
         """A description of the first difference between Python and a run on the default device, or None."""
-        on_cpu = tack.default_device().name == "cpu"
-        for label, n in (("serial", INPUTS), ("threaded", MANY)) if on_cpu else (("launched", BLOCKS),):
+        for label, n in lengths(INPUTS, MANY):
             problem = self._difference(label, n)
             if problem is not None:
                 return problem

@@ -22,7 +22,7 @@ from conformance import oracle
 
 import tack
 
-from .runner import build, on_device
+from .runner import build, lengths, on_device
 from .sweep import Trial, sweep
 from .vector_expressions import FLOATS, INTEGERS, SLOTS, Expr, Expressions, Function, Kind, Program, Scope
 from .vector_model import MODEL, convert
@@ -336,7 +336,7 @@ def difference(kinds: list[Kind], programs: list[Program]) -> str | None:
     wanted = [integers, floats]
     wanted += [np.array(a, oracle.numpy_dtype(k.type)) for k, a in zip(kinds, arrays, strict=True)]
     kernel = build(kernel_source(programs))
-    for label, n in (("serial", ROWS), ("threaded", MANY)):
+    for label, n in lengths(ROWS, MANY):
         periods = n // ROWS
         got = [np.zeros(size * periods, np.int64), np.zeros(size * periods)]
         volumes = [

@@ -42,7 +42,10 @@ CHECKED = (
 )
 # What many kernels at once are compiled with: fast, and with undefined behaviour that ends the process.
 _UNDEFINED = "signed-integer-overflow,shift,integer-divide-by-zero,float-cast-overflow,bounds,return"
-_QUICK = ("clang-19", "-O0", f"-fsanitize={_UNDEFINED}", "-fsanitize-trap=all")
+_QUICK = (
+    *("clang-19", "-O0", "-fno-exceptions", "-fno-asynchronous-unwind-tables"),
+    *(f"-fsanitize={_UNDEFINED}", "-fsanitize-trap=all"),
+)
 # One of so many such units is compiled with this instead, which makes use of undefined behaviour.
 _OPTIMIZED, _RARELY = (COMPILER, "-O2"), 20
 
