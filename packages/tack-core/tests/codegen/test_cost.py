@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tack.codegen.llvm import iteration_cost
 from tack.ir.parser import parse
 
@@ -53,6 +55,6 @@ def test_one_branch_counts() -> None:
 
 def test_index_arithmetic_is_nearly_free_but_gathers_are_not() -> None:
     plain = cost("%v = x[%i]")
-    assert cost("%v = x[add(mul(%i, 3:i64), mul(%i, %i))]") == plain
+    assert cost("%v = x[add(mul(%i, 3:i64), mul(%i, %i))]") == pytest.approx(plain)
     assert cost("%v = x[add(n[%i], 1:i64)]") > plain
     assert cost("%v = x[floordiv(%i, 3:i64)]") > plain + 1

@@ -6,25 +6,36 @@ Only the order of magnitude matters: fanning out pays from some tens of microsec
 from __future__ import annotations
 
 from tack.ir.nodes import (
+    Assign,
     Atomic,
+    Barrier,
     Binary,
+    Block,
+    BlockReduce,
+    Break,
     Call,
     Cast,
     Const,
+    Continue,
     Expr,
     For,
     If,
     Kernel,
+    LaneId,
+    Leave,
     Load,
+    Local,
+    LocalArray,
     Lookup,
     Node,
+    Param,
     Print,
     Range,
     Stmt,
     Store,
     While,
 )
-from tack.ir.traversal import children, walk, walk_statements
+from tack.ir.traversal import children, nodes_of, walk, walk_statements
 
 __all__ = ["UNKNOWN_TRIPS", "is_bounded", "iteration_cost", "unknown_depth"]
 
@@ -47,6 +58,13 @@ _CALLS = {
 }
 _LIBM_CALL = 10.0
 _OTHERS = {Load: _MEMORY, Store: _MEMORY, Lookup: _MEMORY, Atomic: _ATOMIC, Print: _PRINT}
+_ACCESSES = (Load, Store, Atomic)
+_FREE = frozenset(
+    (
+        *(Const, Param, Local, LaneId, Range),
+        *(Assign, Barrier, BlockReduce, Break, Continue, Leave, LocalArray),
+    )
+)
 # What a loop is taken to run if its range is not constant.
 UNKNOWN_TRIPS = 16
 
@@ -58,10 +76,10 @@ def iteration_cost(kernel: Kernel) -> float:
 
 def is_bounded(kernel: Kernel) -> bool:
     """Whether the estimate cannot be far below the truth: it has seen every loop, and its length."""
-    outside = [n for s in (*kernel.before, *kernel.after) for n in walk(s)]
-    loops = [n for n in walk_statements(kernel.loop) if isinstance(n, For | While)]
-    known = all(isinstance(n, For) and _has_constant_range(n) for n in loops)
-    return known and not any(isinstance(n, For | While) for n in outside)
+    if nodes_of(kernel, While) or not all(map(_has_constant_range, nodes_of(kernel, For))):
+        return False
+    inside = sum(isinstance(n, For) for n in walk_statements(kernel.loop))
+    return len(nodes_of(kernel, For)) == inside
 
 
 def unknown_depth(kernel: Kernel) -> int:
@@ -79,29 +97,44 @@ def _has_constant_range(loop: For) -> bool:
 
 
 def _body(body: tuple[Stmt, ...]) -> float:
-    return sum(_node(statement) for statement in body)
+    return sum(map(_statement, body))
 
 
-def _node(node: Node) -> float:
-    if not node._children:  # a leaf, as most nodes are
-        return _own(node)
+def _statement(node: Stmt) -> float:
     if isinstance(node, For):
-        bounds = sum(map(_node, children(node.range)))
-        return bounds + _trips(node.range) * (_OPERATION + _body(node.body))
+        return _parts(node.range) + _trips(node.range) * (_OPERATION + _body(node.body))
     if isinstance(node, While):
-        return UNKNOWN_TRIPS * (_node(node.cond) + _body(node.body))
+        return UNKNOWN_TRIPS * (_parts(node.cond) + _body(node.body))
     if isinstance(node, If):
-        return _OPERATION + _node(node.cond) + max(_body(node.then), _body(node.orelse))
-    parts = sum(map(_node, children(node)))
-    if isinstance(node, Load | Store | Atomic):
-        # Most of what an index computes is constant along the loop.
-        parts -= sum(map(_arithmetic, node.index))
-    return _own(node) + parts
+        return _OPERATION + _parts(node.cond) + max(_body(node.then), _body(node.orelse))
+    return _body(node.body) if isinstance(node, Block) else _parts(node)
+
+
+def _parts(root: Node) -> float:
+    """The cost of a node with no statements below it."""
+    cost = 0.0
+    for node in walk(root):
+        if type(node) not in _FREE:
+            cost += _own(node)
+            if isinstance(node, _ACCESSES):  # what an index computes is mostly constant along the loop
+                cost -= sum(map(_arithmetic, node.index))
+    return cost
+
+
+def _own(node: Node) -> float:
+    """A node's cost without its children."""
+    if isinstance(node, Binary):
+        assert node.type is not None
+        table = _FLOAT_OPERATORS if node.type.is_float else _INTEGER_OPERATORS
+        return table.get(node.op, _OPERATION)
+    if isinstance(node, Call):
+        return _CALLS.get(node.function, _LIBM_CALL)
+    return _OTHERS.get(type(node), _OPERATION)
 
 
 def _arithmetic(index: Expr) -> float:
     """The part of an index's cost that is additions and the like, outside what it loads."""
-    if isinstance(index, Load):
+    if isinstance(index, Load) or type(index) in _FREE:
         return 0.0
     own = _own(index)
     parts = sum(_arithmetic(e) for e in children(index) if isinstance(e, Expr))
@@ -131,20 +164,3 @@ def _upper_bound(value: Expr) -> int | None:
     if isinstance(value, Cast) and value.to.is_signed:
         return _upper_bound(value.operand)
     return None
-
-
-def _own(node: Node) -> float:
-    """A node's cost without its children."""
-    kind = type(node)
-    if not kind._children:
-        return 0.0
-    if isinstance(node, Binary):
-        assert node.type is not None
-        table = _FLOAT_OPERATORS if node.type.is_float else _INTEGER_OPERATORS
-        return table.get(node.op, _OPERATION)
-    if isinstance(node, Call):
-        return _CALLS.get(node.function, _LIBM_CALL)
-    own = _OTHERS.get(kind)
-    if own is None:
-        own = _OPERATION if isinstance(node, Expr) else 0.0
-    return own

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from tack.ir.nodes import Assign, Binary, Const, Expr, Kernel, Local, Node
-from tack.ir.traversal import walk
+from tack.ir.traversal import nodes_of
 
 __all__ = ["fused_locals", "is_product", "is_sum"]
 
@@ -34,15 +34,18 @@ def is_product(node: Expr) -> bool:
 
 def fused_locals(kernel: Kernel, single: Collection[str]) -> set[str]:
     """The locals that hold a product which one sum reads, and nothing else, of those set in one place."""
-    products: set[str] = set()
-    operands: set[str] = set()
-    reads: Counter[str] = Counter()
-    for node in walk(kernel):
-        if isinstance(node, Local):
-            reads[node.name] += 1
-        elif isinstance(node, Assign):
-            if is_product(node.value) and kernel.locals.get(node.target) is node.value.type:
-                products.add(node.target)
-        elif isinstance(node, Binary) and is_sum(node):
-            operands |= {n.name for n in (node.left, node.right) if isinstance(n, Local)}
-    return {name for name in products & operands if name in single and reads[name] == 1}
+    reads = Counter(node.name for node in nodes_of(kernel, Local))
+    products = {
+        node.target
+        for node in nodes_of(kernel, Assign)
+        if node.target in single and reads[node.target] == 1 and _is_kept_product(kernel, node)
+    }
+    if not products:
+        return products
+    sums = [node for node in nodes_of(kernel, Binary) if is_sum(node)]
+    return products & {n.name for s in sums for n in (s.left, s.right) if isinstance(n, Local)}
+
+
+def _is_kept_product(kernel: Kernel, node: Assign) -> bool:
+    """Whether an assignment is of a product, in its own type."""
+    return is_product(node.value) and kernel.locals.get(node.target) is node.value.type

@@ -86,4 +86,4 @@ class _Check:
 
 
 def _accesses(node: Stmt) -> list[Load | Store | Lookup]:
-    return [n for n in walk(node) if isinstance(n, Load | Store | Lookup)]
+    return [n for n in walk(node) if isinstance(n, (Load, Store, Lookup))]

@@ -16,7 +16,6 @@ shows the compiler which lanes access neighbouring elements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from tack.ir.nodes import (
     Assign,
@@ -49,6 +48,7 @@ from tack.ir.passes.localize import assigned, own_copies
 from tack.ir.passes.participation import participation
 from tack.ir.traversal import walk
 from tack.ir.workgroups import has_collective
+from tack.record import Record
 
 __all__ = ["Once", "Plan", "Region", "Step", "Together", "prepared"]
 
@@ -59,7 +59,7 @@ Target = Block | For | While | Parallel
 Jump = Break | Continue | Leave
 
 
-class Region(NamedTuple):
+class Region(Record):
     """Statements that each lane runs in turn, then the operand of ``reduce`` if there is one.
 
     Lanes that left one of ``guards`` in an earlier region do not take part. ``exits`` are what its own
@@ -73,13 +73,13 @@ class Region(NamedTuple):
     loops: int
 
 
-class Once(NamedTuple):
+class Once(Record):
     """An assignment or jump that the workgroup makes as one."""
 
     stmt: Assign | Jump
 
 
-class Together(NamedTuple):
+class Together(Record):
     """A conditional, loop or block that the workgroup runs as one; ``orelse`` is a conditional's."""
 
     stmt: If | For | While | Block

@@ -44,7 +44,7 @@ class _Scan:
                 self.reads(getattr(node, field))
         if isinstance(node, Assign):
             self.set(node.target)
-        elif isinstance(node, Atomic | BlockReduce) and node.target is not None:
+        elif isinstance(node, (Atomic, BlockReduce)) and node.target is not None:
             self.sets[node.target] += 2  # in debug mode in two places
         for field in bodies:
             before = set(self.known)

@@ -9,19 +9,17 @@ from __future__ import annotations
 from tack.ir.nodes import (
     Array,
     Assign,
-    Atomic,
     Binary,
     Cast,
     Const,
     Expr,
     Kernel,
-    Load,
     Local,
     Param,
     Store,
     Unary,
 )
-from tack.ir.traversal import walk
+from tack.ir.traversal import accesses
 from tack.ir.workgroups import primitives
 
 __all__ = ["streamed_stores", "stride"]
@@ -31,7 +29,7 @@ def streamed_stores(kernel: Kernel) -> list[Store]:
     """Such stores of a typed kernel; none if its iterations are more than straight-line code."""
     loop = kernel.loop
     step = loop.ranges[-1].step
-    straight = all(isinstance(s, Assign | Store) for s in loop.body)
+    straight = all(isinstance(s, (Assign, Store)) for s in loop.body)
     if not straight or primitives(kernel) or not (isinstance(step, Const) and step.value == 1):
         return []
     axis = loop.vars[-1]
@@ -39,13 +37,13 @@ def streamed_stores(kernel: Kernel) -> list[Store]:
     if axis in assigned:
         return []
     arrays = {p.name for p in kernel.params if isinstance(p.type, Array)}
-    accesses = [n.array for n in walk(loop) if isinstance(n, Load | Store | Atomic)]
+    accessed = [n.array for n in accesses(kernel)]
     return [
         s
         for s in loop.body
         if isinstance(s, Store)
         and s.array in arrays
-        and accesses.count(s.array) == 1
+        and accessed.count(s.array) == 1
         and stride(s.index[0], axis, assigned | {axis}) == 1
     ]
 
@@ -57,9 +55,9 @@ def stride(index: Expr, axis: str, changing: set[str]) -> int | None:
     """
     if isinstance(index, Local):
         return 1 if index.name == axis else None if index.name in changing else 0
-    if isinstance(index, Const | Param):
+    if isinstance(index, (Const, Param)):
         return 0
-    if isinstance(index, Unary | Cast):
+    if isinstance(index, (Unary, Cast)):
         return 0 if stride(index.operand, axis, changing) == 0 else None
     if isinstance(index, Binary):
         return _combined(index, stride(index.left, axis, changing), stride(index.right, axis, changing))

@@ -76,17 +76,19 @@ _NODE_TYPES = ("Expr", "Stmt", "Range", "Parallel", "Parameter")
 class Node(Record):
     """The base of all nodes.
 
-    ``_fields`` lists a class's fields in constructor order, ``_children`` those that hold nodes,
-    and ``_bodies`` those that hold statements.
+    ``_fields`` lists a class's fields in constructor order, ``_children`` those that hold nodes
+    (``_backwards`` from the last on), and ``_bodies`` those that hold statements.
     """
 
     _children: ClassVar[tuple[str, ...]]
+    _backwards: ClassVar[tuple[str, ...]]
     _bodies: ClassVar[tuple[str, ...]] = ()
     loc: Loc | None = inherited(default=None, kw_only=True)
 
     def __init_subclass__(cls) -> None:
         notes: dict[str, str] = vars(cls).get("__annotations__", {})
         cls._children = tuple(f for f in notes if any(kind in notes[f] for kind in _NODE_TYPES))
+        cls._backwards = cls._children[::-1]
         cls._bodies = tuple(f for f in notes if "Stmt" in notes[f] or notes[f] == "Parallel")
 
 

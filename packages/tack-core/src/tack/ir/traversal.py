@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, TypeVar
 
-from tack.ir.nodes import Expr, Kernel, Node, Parallel, Stmt
+from tack.ir.nodes import Atomic, Expr, Kernel, Load, Node, Parallel, Print, Stmt, Store
 from tack.record import replace
 
-__all__ = ["Rewriter", "children", "replace", "walk", "walk_statements"]
+__all__ = ["Rewriter", "accesses", "children", "nodes_of", "replace", "walk", "walk_statements"]
+
+N = TypeVar("N", bound=Node)
 
 
 def children(node: Node) -> Iterator[Node]:
@@ -23,21 +26,48 @@ def children(node: Node) -> Iterator[Node]:
             yield value
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: Node) -> list[Node]:
     """``node`` and every node below it, parents first."""
+    found: list[Node] = []
     stack = [node]
     while stack:
         node = stack.pop()
-        yield node
-        fields = node._children
-        if not fields:  # a leaf, as most nodes are
-            continue
-        for field in reversed(fields):
+        found.append(node)
+        for field in node._backwards:
             value = getattr(node, field)
-            if type(value) is tuple:
-                stack.extend([v for v in reversed(value) if isinstance(v, Node)])
-            elif value is not None:
-                stack.append(value)
+            if type(value) is not tuple:
+                if value is not None:
+                    stack.append(value)
+            elif type(node) is Print:  # which has strings among its parts
+                stack += [v for v in reversed(value) if isinstance(v, Node)]
+            else:
+                stack += value[::-1]
+    return found
+
+
+def nodes_of(kernel: Kernel, kind: type[N]) -> list[N]:
+    """The nodes of a class anywhere in ``kernel``, in the order of `walk`.
+
+    Many stages of a compile ask for some; one walk serves them all.
+    """
+    return _census(kernel).get(kind, [])  # type: ignore[return-value]
+
+
+def accesses(kernel: Kernel) -> list[Load | Store | Atomic]:
+    """All accesses to elements of arrays in ``kernel``."""
+    return [*nodes_of(kernel, Load), *nodes_of(kernel, Store), *nodes_of(kernel, Atomic)]
+
+
+@lru_cache(maxsize=4)  # kernels never change
+def _census(kernel: Kernel) -> Mapping[type[Node], list[Node]]:
+    found: dict[type[Node], list[Node]] = {}
+    for node in walk(kernel):
+        kind = type(node)
+        if kind in found:
+            found[kind].append(node)
+        else:
+            found[kind] = [node]
+    return found
 
 
 def walk_statements(node: Node) -> Iterator[Node]:
@@ -63,15 +93,16 @@ class Rewriter:
     """
 
     def __init__(self) -> None:
-        self._methods: dict[type, Callable[[Any], Any]] = {}
+        self._methods: dict[type, Callable[[Any], Any] | None] = {}
 
     def visit(self, node: Any) -> Any:
         cls = type(node)
-        method = self._methods.get(cls)
-        if method is None:
-            method = getattr(self, f"visit_{cls.__name__}", self.generic_visit)
-            self._methods[cls] = method
-        return method(node)
+        if cls not in self._methods:  # most nodes are leaves, which stay
+            self._methods[cls] = getattr(
+                self, f"visit_{cls.__name__}", self.generic_visit if cls._children else None
+            )
+        method = self._methods[cls]
+        return node if method is None else method(node)
 
     def generic_visit(self, node: Any) -> Any:
         changes: dict[str, Any] = {}

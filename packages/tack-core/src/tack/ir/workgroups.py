@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 from tack.dtypes import DType, f32, f64, i32, i64, u32, u64
 from tack.ir.nodes import Barrier, BlockReduce, Kernel, LaneId, LocalArray, Node
-from tack.ir.traversal import walk, walk_statements
+from tack.ir.traversal import nodes_of, walk_statements
 from tack.lang.builtins import WORKGROUP
 
 __all__ = [
@@ -32,22 +30,15 @@ def has_collective(node: Node) -> bool:
 
 def requires_full_workgroups(kernel: Kernel) -> bool:
     """Whether a launch of the kernel must be made of whole workgroups."""
-    return has_collective(kernel.loop)
+    return any(nodes_of(kernel, kind) for kind in COLLECTIVES)
 
 
-@functools.lru_cache(maxsize=4)  # several stages of a compile ask for the same kernel, which never changes
 def primitives(kernel: Kernel) -> tuple[str, ...]:
     """The names, as the language has them, of what the kernel uses of workgroups."""
-    found: dict[str, None] = {}
-    for node in walk(kernel):
-        kind = type(node)
-        if kind is LocalArray:
-            if node.shared:  # type: ignore[attr-defined]
-                found["shared"] = None
-        elif kind is Barrier:
-            found["barrier"] = None
-        elif kind is LaneId:
-            found["thread_id"] = None
-        elif kind is BlockReduce:
-            found[f"block_{node.op}"] = None  # type: ignore[attr-defined]
-    return tuple(found)
+    used = {
+        "shared": any(array.shared for array in nodes_of(kernel, LocalArray)),
+        "barrier": bool(nodes_of(kernel, Barrier)),
+        "thread_id": bool(nodes_of(kernel, LaneId)),
+        **{f"block_{node.op}": True for node in nodes_of(kernel, BlockReduce)},
+    }
+    return tuple(name for name, found in used.items() if found)

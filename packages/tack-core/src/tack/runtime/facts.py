@@ -44,10 +44,10 @@ def stored_params(kernel: ir.Kernel) -> tuple[tuple[int, str], ...]:
     return _targets(kernel, (ir.Store,))
 
 
-def _targets(kernel: ir.Kernel, kinds: tuple[type, ...]) -> tuple[tuple[int, str], ...]:
-    from tack.ir.traversal import walk_statements
+def _targets(kernel: ir.Kernel, kinds: tuple[type[ir.Store | ir.Atomic], ...]) -> tuple[tuple[int, str], ...]:
+    from tack.ir.traversal import nodes_of
 
-    targets = {n.array for n in walk_statements(kernel.loop) if isinstance(n, kinds)}  # type: ignore[attr-defined]
+    targets = {node.array for kind in kinds for node in nodes_of(kernel, kind)}
     return tuple((k, p.name) for k, p in enumerate(kernel.params) if p.name in targets)
 
 
@@ -70,12 +70,13 @@ def facts_of_template(template: ir.Kernel) -> dict[str, Any]:
     Raises:
         UnsupportedSyntaxError: the host cannot compute the bound of the parallel loop.
     """
+    from tack.ir import nodes as ir
     from tack.ir.passes.resolve_dims import dims_needed
-    from tack.ir.traversal import walk
+    from tack.ir.traversal import accesses, nodes_of
     from tack.ir.workgroups import primitives
 
     positions = {p.name: k for k, p in enumerate(template.params)}
-    arrays = {n.array for n in walk(template) if "array" in n._fields}  # type: ignore[attr-defined]
+    arrays = {n.array for n in nodes_of(template, ir.Dim)} | {n.array for n in accesses(template)}
     return {
         "params": [[p.name, None if p.pinned is None else p.pinned.name, p.texture] for p in template.params],
         "needs": [[positions[name], name, axis] for name, axis in dims_needed(template)],

@@ -11,10 +11,8 @@ from tack.ir import nodes as ir
 from tack.ir.passes.infer_types import bind_params, infer_types
 from tack.ir.passes.localize import localize
 from tack.ir.passes.resolve_dims import resolve_dims
-from tack.ir.passes.sampling import choose_sampling
-from tack.ir.passes.without_f64 import find_f64, fold_f64, narrow_result
 from tack.ir.pipeline import Pass, run_pipeline
-from tack.ir.traversal import replace, walk_statements
+from tack.ir.traversal import nodes_of, replace
 from tack.ir.workgroups import requires_full_workgroups
 from tack.runtime import debug, settings
 from tack.runtime.bounds import check_bound_types
@@ -55,21 +53,25 @@ def prepare(
         hidden = tuple(ir.Parameter(name, ir.Array(i64, 1)) for name in names)
         template = replace(template, params=(*template.params, *hidden))
         bound |= {name: ir.Array(i64, 1) for name in names}
-    in_hardware = {
-        param.name
-        for param, ty in zip(template.params, types, strict=False)
-        if ty.texture_shape is not None and backend.texture_in_hardware(ty.texture_shape)
-    }
-    if not backend.supports_f64:
-        template = narrow_result(template)
     passes = [
-        Pass("choose_sampling", lambda k: choose_sampling(k, in_hardware)),
-        Pass("bind_params", lambda k: bind_params(k, bound)),
         Pass("resolve_dims", lambda k: resolve_dims(k, shapes)),
+        Pass("bind_params", lambda k: bind_params(k, bound)),
         Pass("infer_types", lambda k: infer_types(k, shapes, checks)),
         Pass("localize", localize),
     ]
+    if any(param.texture for param in template.params):
+        from tack.ir.passes.sampling import choose_sampling
+
+        in_hardware = {
+            param.name
+            for param, ty in zip(template.params, types, strict=False)
+            if ty.texture_shape is not None and backend.texture_in_hardware(ty.texture_shape)
+        }
+        passes.insert(0, Pass("choose_sampling", lambda k: choose_sampling(k, in_hardware)))
     if not backend.supports_f64:
+        from tack.ir.passes.without_f64 import find_f64, fold_f64, narrow_result
+
+        template = narrow_result(template)
         passes.append(Pass("fold_f64", fold_f64))
     try:
         typed = run_pipeline(template, passes, verify=settings.verify())
@@ -86,11 +88,10 @@ def prepare(
 
         participation(typed)
     dtypes = {p.name: p.type.dtype for p in typed.params if isinstance(p.type, ir.Array)}
-    for node in walk_statements(typed.loop):
-        if isinstance(node, ir.Atomic):
-            dtype = dtypes.get(node.array)  # None: a shared array
-            if dtype is not None and dtype not in backend.supported_atomic_dtypes:
-                known = ", ".join(d.name for d in backend.supported_atomic_dtypes)
-                message = f"{backend.label} has no atomics on {dtype}; it has them on {known}"
-                raise diagnostic(TypeError, message, node.loc)
+    for node in nodes_of(typed, ir.Atomic):
+        dtype = dtypes.get(node.array)  # None: a shared array
+        if dtype is not None and dtype not in backend.supported_atomic_dtypes:
+            known = ", ".join(d.name for d in backend.supported_atomic_dtypes)
+            message = f"{backend.label} has no atomics on {dtype}; it has them on {known}"
+            raise diagnostic(TypeError, message, node.loc)
     return typed

@@ -16,6 +16,7 @@ from tack.codegen.c.scopes import declarations, reads
 from tack.codegen.c.source import Source
 from tack.codegen.c.statements import statements
 from tack.codegen.c.workgroups import scratch_arrays
+from tack.codegen.sites import check_sites, print_sites
 from tack.dtypes import DType
 from tack.errors import diagnostic
 from tack.ir.nodes import (
@@ -23,16 +24,13 @@ from tack.ir.nodes import (
     Atomic,
     Barrier,
     BlockReduce,
-    Bounds,
     Const,
     Fetch,
     Kernel,
     Load,
     LocalArray,
     Node,
-    NonZero,
     Param,
-    Print,
     Stmt,
     Store,
 )
@@ -88,8 +86,7 @@ class _Module:
         self.disjoint = disjoint
         nodes = list(walk(kernel))
         self.inside = list(walk(kernel.loop))  # the nodes of the loop, of which large kernels have many
-        prints = [n for n in walk_statements(kernel) if isinstance(n, Print)]
-        checks = [n for n in nodes if isinstance(n, Bounds | NonZero)]
+        prints, checks = print_sites(kernel), check_sites(kernel)
         self.prints, self.checked = bool(prints) and dialect.has_print, bool(checks)
         sites = [*enumerate(prints), *enumerate(checks)]
         self.unit = Unit(kernel, dialect, {id(site): number for number, site in sites})

@@ -42,6 +42,7 @@ __all__ = ["VALUES", "condition", "element", "factors", "value"]
 
 # The largest expression that is evaluated whether or not it is needed.
 _SPECULATED_NODES = 12
+_NOT_SPECULATED = (Load, Lookup, Bounds, NonZero)
 
 
 def dtype_of(node: Expr) -> DType:
@@ -258,7 +259,7 @@ def _is_speculatable(node: Expr) -> bool:
     for _ in range(_SPECULATED_NODES):
         part = pending.pop()
         if (
-            isinstance(part, Load | Lookup | Bounds | NonZero)
+            isinstance(part, _NOT_SPECULATED)
             or (isinstance(part, Binary) and part.op in ("div", "floordiv", "mod", "pow"))
             or (isinstance(part, Call) and part.function not in CHEAP)
         ):

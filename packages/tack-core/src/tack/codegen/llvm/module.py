@@ -17,27 +17,25 @@ from tack.codegen.llvm.streaming import streamed, streaming_loop
 from tack.codegen.llvm.types import ADDRESS, I64, LLVM_TYPES, VOID, index
 from tack.codegen.outer_loops import lane_locals
 from tack.codegen.single import single_valued
+from tack.codegen.sites import check_sites, print_sites
 from tack.dtypes import i64
 from tack.errors import diagnostic
 from tack.ir.nodes import (
     Array,
     Atomic,
-    Bounds,
     Kernel,
     LocalArray,
-    NonZero,
-    Print,
     Range,
     Store,
 )
 from tack.ir.passes.localize import assigned
-from tack.ir.traversal import walk, walk_statements
+from tack.ir.traversal import nodes_of
 from tack.ir.workgroups import WORKGROUP, primitives
 
 if TYPE_CHECKING:
     from tack.codegen.regions import Plan
 
-__all__ = ["MAX_LOCAL_BYTES", "check_sites", "generate", "print_sites", "streamed"]
+__all__ = ["MAX_LOCAL_BYTES", "generate", "streamed"]
 
 # Local arrays are on the stack, of which some threads have little.
 MAX_LOCAL_BYTES = 1 << 20
@@ -82,18 +80,6 @@ def generate(kernel: Kernel, *, disjoint: bool = False, streaming: bool = False)
     return unit.module
 
 
-@functools.lru_cache(maxsize=4)  # a compile asks several times, and a kernel never changes
-def print_sites(kernel: Kernel) -> tuple[Print, ...]:
-    """The kernel's `Print` statements, in the order of their site numbers."""
-    return tuple(node for node in walk_statements(kernel) if isinstance(node, Print))
-
-
-@functools.lru_cache(maxsize=4)
-def check_sites(kernel: Kernel) -> tuple[Bounds | NonZero, ...]:
-    """The checks of a kernel compiled in debug mode, in the order of their numbers."""
-    return tuple(node for node in walk(kernel) if isinstance(node, Bounds | NonZero))
-
-
 def _check_stack(kernel: Kernel, plan: Plan | None) -> None:
     """Refuses a kernel whose arrays and, with workgroups, whose lanes' state are too large."""
     kept: list[LocalArray] = []
@@ -102,7 +88,7 @@ def _check_stack(kernel: Kernel, plan: Plan | None) -> None:
         from tack.codegen.llvm.workgroups import lane_bytes
 
         kept, total = plan.lane_arrays, lane_bytes(plan, kernel.locals)
-    arrays = [node for node in walk_statements(kernel) if isinstance(node, LocalArray)]
+    arrays = nodes_of(kernel, LocalArray)
     total += sum(local_array_size(node) * node.dtype.itemsize for node in arrays if node not in kept)
     if total > MAX_LOCAL_BYTES:
         message = f"local and shared arrays take {total} bytes; at most {MAX_LOCAL_BYTES} fit on the stack"
@@ -209,7 +195,7 @@ def _alias_facts(unit: Unit) -> dict[str, dict[str, Any]]:
     Each array that the kernel writes is a scope. An access is in its array's, and not in the rest.
     """
     kernel, node = unit.kernel, unit.module.add_metadata
-    written = {n.array for n in walk_statements(kernel.loop) if isinstance(n, Store | Atomic)}
+    written = {n.array for n in nodes_of(kernel, Store)} | {n.array for n in nodes_of(kernel, Atomic)}
     names = [p.name for p in kernel.params if isinstance(p.type, Array)]
     domain = node(["arrays"])
     scopes = {name: node([name, domain]) for name in names if name in written}

@@ -194,7 +194,7 @@ _OPAQUE: Final = ir.InlineAsm(ir.FunctionType(I64, [I64]), "", "=r,0")
 def _has_visible_bound(stop: Expr) -> bool:
     if isinstance(stop, Const):
         return stop.value > _UNROLLED
-    return not isinstance(stop, Local | Param)
+    return not isinstance(stop, (Local, Param))
 
 
 def for_loop(fn: Emitter, bounds: Range, round: Callable[[ir.Value], None]) -> None:

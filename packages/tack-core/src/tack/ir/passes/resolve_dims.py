@@ -6,8 +6,18 @@ from collections.abc import Mapping
 
 from tack.dtypes import i64
 from tack.errors import UnsupportedSyntaxError, diagnostic
-from tack.ir.nodes import Binary, Call, Const, Dim, Expr, Kernel, LocalArray, Node, Parallel, Unary
-from tack.ir.traversal import Rewriter, replace, walk, walk_statements
+from tack.ir.nodes import (
+    Binary,
+    Call,
+    Const,
+    Dim,
+    Expr,
+    Kernel,
+    LocalArray,
+    Parallel,
+    Unary,
+)
+from tack.ir.traversal import Rewriter, accesses, nodes_of, replace, walk, walk_statements
 
 __all__ = ["LOCAL_ARRAY_LIMIT", "Need", "dims_needed", "resolve_dims"]
 
@@ -28,18 +38,14 @@ def dims_needed(template: Kernel) -> tuple[Need, ...]:
     The bound of the parallel loop is left out: the host evaluates it at each launch.
     """
     arrays = {p.name for p in template.params}
-    parts: list[Node] = [*template.before, *template.loop.body, *template.after]
-    if template.result is not None:
-        parts.append(template.result)
+    bound = {id(node) for part in template.loop.ranges for node in walk(part)}
     needs: dict[Need, None] = {}
-    for part in parts:
-        for node in walk(part):
-            if isinstance(node, Dim):
-                needs[node.array, node.axis] = None
-            elif "index" in node._fields and "array" in node._fields:
-                count = len(node.index)  # type: ignore[attr-defined]
-                if count != 1:
-                    needs[node.array, f"indices {count}"] = None  # type: ignore[attr-defined]
+    for dim in nodes_of(template, Dim):
+        if id(dim) not in bound:
+            needs[dim.array, dim.axis] = None
+    for access in accesses(template):
+        if len(access.index) != 1:
+            needs[access.array, f"indices {len(access.index)}"] = None
     return tuple(need for need in needs if need[0] in arrays)
 
 
@@ -129,7 +135,7 @@ def resolve_dims(kernel: Kernel, shapes: Shapes) -> Kernel:
         TypeError: an extent that an array does not have.
         UnsupportedSyntaxError, ValueError: a local array's shape is not constant, or too large.
     """
-    if not any(isinstance(node, (Dim, LocalArray)) for node in walk(kernel)):
+    if not nodes_of(kernel, Dim) and not nodes_of(kernel, LocalArray):
         return kernel  # cheaper to see than to rewrite
     return _ResolveDims(shapes).visit(kernel)  # type: ignore[no-any-return]
 

@@ -9,9 +9,10 @@ sqrt(1/2) and sqrt(2); a polynomial does the rest. The logarithm in f64 uses the
 from __future__ import annotations
 
 from math import inf, nan
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tack.codegen.llvm.vector_math import coefficients as table
+from tack.record import Record
 
 if TYPE_CHECKING:
     from tack.codegen.llvm import ir
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 
-class _Constants(NamedTuple):
+class _Constants(Record):
     """For one precision: ln 2 and others as sums of two floats, and where results leave the finite range."""
 
     ln2: tuple[float, float]
@@ -123,14 +124,8 @@ def expm1(v: Lanes, x: ir.Value) -> ir.Value:
     return v.copysign(v.mul(y, v.power_of_two(rest)), x)
 
 
-class _Logarithm(NamedTuple):
-    """``x = 2^k (1 + f)``, with ``k`` as a float."""
-
-    k: ir.Value
-    f: ir.Value
-
-
-def decompose(v: Lanes, x: ir.Value) -> _Logarithm:
+def decompose(v: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """``k``, as a float, and ``f`` of ``x = 2^k (1 + f)``."""
     smallest = 2.0 ** (1 - v.bias)
     up = v.mantissa + 1
     denormal = v.less(x, smallest)
@@ -139,7 +134,7 @@ def decompose(v: Lanes, x: ir.Value) -> _Logarithm:
     bits = v.isub(v.as_int(x), root)
     k = v.small_to_float(v.sar(bits, v.mantissa))
     one_and_f = v.as_float(v.iadd(v.iand(bits, (1 << v.mantissa) - 1), root))
-    return _Logarithm(v.sub(k, v.select(denormal, float(up), 0.0)), v.sub(one_and_f, 1.0))
+    return v.sub(k, v.select(denormal, float(up), 0.0)), v.sub(one_and_f, 1.0)
 
 
 # The bits of sqrt(1/2).
