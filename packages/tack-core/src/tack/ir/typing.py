@@ -45,28 +45,25 @@ __all__ = ["Ty", "Types", "join", "known"]
 class Ty(Record):
     """What is known of a value before conversions are placed; `known` makes it.
 
-    ``literal``: made of literals only; a float of this kind is weak. ``natural``: an integer that
+    ``literal``: made of literals only; a float of this kind is ``weak``. ``natural``: an integer that
     cannot be negative, because it is a literal, a loop index or an extent; it may stand beside u64.
     """
 
     dtype: DType
-    literal: bool = False
-    natural: bool = False
-
-    @property
-    def weak(self) -> bool:
-        return self.literal and self.dtype.is_float
+    literal: bool
+    natural: bool
+    weak: bool
 
 
-_KNOWN: dict[tuple[DType, bool, bool], Ty] = {}
+_KNOWN: dict[tuple[str, bool, bool], Ty] = {}
 
 
 def known(dtype: DType, literal: bool = False, natural: bool = False) -> Ty:
     """The one `Ty` with these attributes, so that equal ones are identical."""
-    key = dtype, literal, natural
+    key = dtype.name, literal, natural
     found = _KNOWN.get(key)
     if found is None:
-        found = _KNOWN.setdefault(key, Ty(*key))
+        found = _KNOWN.setdefault(key, Ty(dtype, literal, natural, literal and dtype.is_float))
     return found
 
 
@@ -108,17 +105,28 @@ class Types:
         }
         self.widths = {p.name: p.type.width for p in kernel.params if isinstance(p.type, Array)}
         self.locals: dict[str, Ty | None] = {}
-        self.memo: dict[int, Ty | None] = {}
+        self.memo: dict[int, Ty] = {}
+        self.used: set[str] = set()  # the locals whose types the memo depends on
+
+    def set_local(self, name: str, ty: Ty | None) -> bool:
+        """Changes a local's type. Whether that matters to anything whose type was asked for."""
+        self.locals[name] = ty
+        if name not in self.used:
+            return False
+        self.memo.clear()
+        self.used.clear()
+        return True
 
     # --- the type of an expression; None while a local in it has none yet ---
 
     def of(self, node: Expr) -> Ty | None:
         key = id(node)
-        try:
-            return self.memo[key]
-        except KeyError:
-            found = self.memo[key] = _RULES[type(node)](self, node)
-            return found
+        found = self.memo.get(key)
+        if found is None:
+            found = _RULES[type(node)](self, node)
+            if found is not None:
+                self.memo[key] = found
+        return found
 
     def of_Const(self, node: Const) -> Ty:
         if isinstance(node.value, float):
@@ -136,6 +144,7 @@ class Types:
         return known(dtype)
 
     def of_Local(self, node: Local) -> Ty | None:
+        self.used.add(node.name)
         return self.locals.get(node.name)
 
     def of_Load(self, node: Load) -> Ty:

@@ -8,11 +8,13 @@ meets an f64 value and f32 otherwise; so is a local that is assigned nothing els
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
+from typing import Any
 
 from tack.dtypes import DType, f32, f64, i32, i64, u64
 from tack.errors import diagnostic
+from tack.ir import nodes
 from tack.ir.nodes import (
     Array,
     Assign,
@@ -49,7 +51,7 @@ from tack.ir.nodes import (
     While,
 )
 from tack.ir.passes.resolve_dims import local_shapes
-from tack.ir.traversal import children, replace, walk
+from tack.ir.traversal import children, expressions, replace, walk, walk_statements
 from tack.ir.typing import Ty, Types, join, known
 from tack.ir.workgroups import BLOCK_DTYPES
 from tack.lang.builtins import BUILTINS
@@ -71,31 +73,35 @@ class _Solver(Types):
 
     def solve(self) -> None:
         self.assigning: list[Assign | Atomic | BlockReduce] = []
-        self.changed = False
         parts = self.parts()
-        kernel = self.kernel
-        self.has_f64 = f64 in (
-            kernel.result_type,
-            *self.arrays.values(),
-            *(p.type for p in kernel.params),
-            *(t.dtype for t in kernel.tables.values()),
-        )
         for part in parts:
             self.declare(part)
         while True:
-            self.changed = False
+            self.stale = False
             for node in self.assigning:
                 self.visit(node)
-            if self.changed:
-                continue
-            if self.has_f64 and any(ty and ty.weak for ty in self.locals.values()):
+            if not self.stale and self.has_weak_locals() and self.has_f64():
                 for part in parts:
                     self.demand_in(part)
-            if not self.changed:
+            if not self.stale:
                 break
         for name, ty in self.locals.items():  # what is still weak is f32
-            self.locals[name] = known(ty.dtype if ty else i32, False, bool(ty and ty.natural))
-        self.memo = {}
+            final = known(ty.dtype if ty else i32, False, bool(ty and ty.natural))
+            if final is not ty:
+                self.set_local(name, final)
+
+    def has_weak_locals(self) -> bool:
+        return any(ty is not None and ty.weak for ty in self.locals.values())
+
+    def has_f64(self) -> bool:
+        """Whether anything in the kernel is an f64."""
+        kernel = self.kernel
+        types = (
+            *(kernel.result_type, *self.arrays.values()),
+            *(p.type for p in kernel.params),
+            *(t.dtype for t in kernel.tables.values()),
+        )
+        return f64 in types or any(_given(n) is f64 for n in expressions(kernel))
 
     def parts(self) -> list[Node]:
         kernel = self.kernel
@@ -106,19 +112,16 @@ class _Solver(Types):
         if part is loop:
             for var in loop.vars:
                 self.locals[var] = known(i64, natural=True)
-        for node in walk(part):
-            if isinstance(node, Expr):
-                to = node.to if isinstance(node, (Cast, Bitcast)) else node.type
-                self.has_f64 |= to is f64
-            elif isinstance(node, For):
+        for node in walk_statements(part):
+            if isinstance(node, For):
                 self.locals[node.var] = known(i64, natural=True)
-            elif isinstance(node, (Assign, Atomic, BlockReduce)) and node.target is not None:
-                self.locals.setdefault(node.target, None)
-                self.assigning.append(node)
+            elif isinstance(node, (Assign, Atomic, BlockReduce)):
+                if node.target is not None:
+                    self.locals.setdefault(node.target, None)
+                    self.assigning.append(node)
             elif isinstance(node, LocalArray):
                 self.arrays[node.name] = node.dtype
                 self.widths[node.name] = node.width
-                self.has_f64 |= node.dtype is f64
 
     def visit(self, node: Assign | Atomic | BlockReduce) -> None:
         """Joins into a local what an assignment gives it."""
@@ -141,9 +144,7 @@ class _Solver(Types):
         old = self.locals[name]
         new = old if ty is None else ty if old is None else join(old, ty)
         if new is not None and new is not old:
-            self.locals[name] = new
-            self.changed = True
-            self.memo = {}
+            self.stale |= self.set_local(name, new)
 
     # --- weak locals that meet f64 ---
 
@@ -178,12 +179,16 @@ class _Solver(Types):
         if ty is None or not ty.weak:
             return
         if isinstance(value, Local):
-            self.locals[value.name] = known(f64)
-            self.changed = True
-            self.memo = {}
+            self.set_local(value.name, known(f64))
+            self.stale = True
         for child in children(value):
             if isinstance(child, Expr):
                 self.demand(child, f64)
+
+
+def _given(node: Expr) -> DType | None:
+    """The type that the template gives an expression."""
+    return node.to if isinstance(node, (Cast, Bitcast)) else node.type
 
 
 def _meeting(node: Expr) -> list[Expr]:
@@ -215,9 +220,9 @@ class _Builder(_Solver):
         return tuple(self.stmt(s) for s in body)
 
     def stmt(self, node: Stmt) -> Stmt:
-        method = getattr(self, f"stmt_{type(node).__name__}", None)
-        if method is not None:
-            made: Stmt = method(node)
+        rule = _STATEMENTS.get(type(node))
+        if rule is not None:
+            made: Stmt = rule(self, node)
             return made
         if "body" in node._fields:
             return replace(node, body=self.body(node.body))  # type: ignore[attr-defined]
@@ -327,8 +332,8 @@ class _Builder(_Solver):
         dtype = ty.dtype
         if ty.weak:
             dtype = f64 if want is f64 else f32
-        made = getattr(self, f"make_{type(node).__name__}")(node, dtype)
-        return made if want is None else convert(made, want)
+        made = _EXPRESSIONS[type(node)](self, node, dtype)
+        return made if want is None or made.type is want else convert(made, want)
 
     def make_Const(self, node: Const, dtype: DType) -> Expr:
         return _const(node.value, dtype, node)
@@ -405,6 +410,16 @@ class _Builder(_Solver):
         if operand.type is not None and operand.type.bits != dtype.bits:
             operand = self.value(node.operand, f64)
         return replace(node, operand=operand, type=dtype)
+
+
+def _rules(prefix: str) -> dict[type, Callable[..., Any]]:
+    """The builder's rules by class of node."""
+    named = {k.removeprefix(prefix): rule for k, rule in vars(_Builder).items() if k.startswith(prefix)}
+    return {getattr(nodes, name): rule for name, rule in named.items()}
+
+
+_STATEMENTS = _rules("stmt_")
+_EXPRESSIONS = _rules("make_")
 
 
 def convert(node: Expr, to: DType) -> Expr:
