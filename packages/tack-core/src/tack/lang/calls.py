@@ -38,6 +38,7 @@ from tack.lang.kernel import Func, Kernel
 from tack.lang.scope import (
     ArrayName,
     Binding,
+    Callee,
     Frame,
     Instance,
     ParamName,
@@ -388,9 +389,10 @@ class Calls(Expressions):
     def inline_with(self, func: Func, node: ast.Call, bind: Callable[[Frame], list[str]]) -> list[Value]:
         """`inline`, where ``bind`` binds the parameters in the callee's frame and gives their names."""
         source = func.source
-        frame = Frame(source, Bindings(func.function), self.loc(node), f"{func.__name__}.")
+        callee = self.known_callee(func)
+        frame = Frame(source, callee.bindings, self.loc(node), f"{func.__name__}.")
         params = bind(frame)
-        frame.local_names = frozenset(params) | assigned_names(source.tree.body)
+        frame.local_names = callee.assigned.union(params)
         frame.assigned = set(params)
         caller, self.frame = self.frame, frame
         self.inlining.append(func)
@@ -400,22 +402,33 @@ class Calls(Expressions):
             self.inlining.pop()
             self.frame = caller
 
+    def known_callee(self, func: Func) -> Callee:
+        """What is the same for all calls of ``func``."""
+        found = self.callees.get(func)
+        if found is None:
+            function = func.function
+            code = function.__code__
+            params = list(code.co_varnames[: code.co_argcount])
+            pinned = {param: annotated_type(function, param) for param in params}
+            assigned = assigned_names(func.source.tree.body)
+            found = self.callees[func] = Callee(Bindings(function), params, pinned, assigned)
+        return found
+
     def inline_params(self, func: Func, node: ast.Call, frame: Frame) -> list[str]:
         """Binds the arguments in the callee's frame; the parameters' names."""
-        code = func.function.__code__
+        callee = self.known_callee(func)
+        params, assigned = callee.params, callee.assigned
         tree = func.source.tree
         if tree.args.vararg or tree.args.kwarg or tree.args.kwonlyargs:
             raise self.error_in(
                 frame, "a device function takes a fixed number of positional parameters", tree
             )
-        params = list(code.co_varnames[: code.co_argcount])
         args = self.call_arguments(func, node)
         defaults = func.function.__defaults__ or ()
         missing = len(params) - len(args)
         if not 0 <= missing <= len(defaults):
             message = f"'{func.__name__}' takes {len(params)} arguments, not {len(args)}"
             raise self.error(TypeError, message, node, f"its parameters are ({', '.join(params)})")
-        assigned = assigned_names(tree.body)
         bindings: list[Binding | None] = []
         values: list[Value] = []
         marks: list[int] = []
@@ -434,7 +447,7 @@ class Calls(Expressions):
                 )
             bindings.append(self.literal(value, node, getattr(value, "dtype", None)))
         for param, binding in zip(params, bindings, strict=True):
-            pinned = annotated_type(func.function, param)
+            pinned = callee.pinned[param]
             frame.names[param] = self.bind_value(param, binding, ready, pinned, frame, assigned, node)
         return params
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, overload
 
 from tack.errors import UnsupportedSyntaxError, diagnostic
 from tack.ir.nodes import (
@@ -24,7 +24,7 @@ from tack.ir.nodes import (
     Table,
 )
 from tack.ir.traversal import walk
-from tack.lang.scope import Frame
+from tack.lang.scope import Callee, Frame
 from tack.lang.source import Loc
 from tack.lang.values import Aggregate, Value, describe, map_parts, parts_of
 
@@ -46,30 +46,39 @@ _CHEAP = (Const, Local, Param)
 class Context:
     """Lowers into ``block``, on behalf of the function in ``frame``."""
 
+    _rules: ClassVar[dict[type[ast.AST], Callable[[Any, Any], Any] | None]] = {}
+
     def __init__(self, frame: Frame, reserved: Sequence[str]) -> None:
         self.frame = frame
         self.block: list[Stmt] = []
         self.tables: dict[str, Table] = {}
         self.textures: set[str] = set()
         self.inlining: list[Func] = []
+        self.callees: dict[Func, Callee] = {}
         # "before", "loop" or "after": where in the kernel this is.
         self.region = "before"
         self._used = dict.fromkeys(reserved, 0)
 
+    def rule(self, prefix: str, node: ast.AST) -> Callable[[Any, Any], Any] | None:
+        """The function for a class of nodes, such as ``expr_BinOp``, if there is one."""
+        kind = type(node)
+        if kind not in self._rules:
+            self._rules[kind] = getattr(type(self), f"{prefix}_{kind.__name__}", None)
+        return self._rules[kind]
+
     # --- places and errors ---
 
     def loc(self, node: ast.AST) -> Loc:
-        source = self.frame.source
+        frame = self.frame
+        source = frame.source
         line: int = node.lineno  # type: ignore[attr-defined]
         end_line: int = node.end_lineno  # type: ignore[attr-defined]
         col: int = node.col_offset  # type: ignore[attr-defined]
         end_col: int = node.end_col_offset  # type: ignore[attr-defined]
-        lines = source.lines
-        if not lines[line - 1].isascii():  # ast counts UTF-8 bytes
-            col = len(lines[line - 1].encode()[:col].decode())
-        if not lines[end_line - 1].isascii():
-            end_col = len(lines[end_line - 1].encode()[:end_col].decode())
-        return Loc(source, line, col + 1, end_line, end_col + 1, self.frame.caller)
+        if not source.is_ascii:  # ast counts UTF-8 bytes
+            col = len(source.lines[line - 1].encode()[:col].decode())
+            end_col = len(source.lines[end_line - 1].encode()[:end_col].decode())
+        return Loc(source, line, col + 1, end_line, end_col + 1, frame.caller)
 
     def error(
         self,
@@ -147,6 +156,8 @@ class Context:
         ``marks[k]`` is the length of the block once ``values[k]`` was lowered. A value that reads
         memory is saved in a local before any effect that was emitted after it.
         """
+        if not marks or marks[0] == len(self.block):
+            return values
         for k in reversed(range(len(values))):
             later = self.block[marks[k] :]
             if later and any(map(_reads_memory, parts_of(values[k]))) and any(map(_has_effect, later)):

@@ -96,17 +96,13 @@ class Expressions(Objects):
     """Expressions to IR expressions, emitting statements for the effects on the way."""
 
     def value(self, node: ast.expr) -> Value:
-        method = getattr(self, f"expr_{type(node).__name__}", None)
-        if isinstance(node, ast.List) and not node.elts:
-            self.unsupported(
-                "an empty list is not a value in a kernel", node, "declare tack.local_array(shape, dtype)"
-            )
-        if method is None:
+        rule = self.rule("expr", node)
+        if rule is None:
             message, hint = _REJECTED.get(
                 type(node), (f"{type(node).__name__} is not part of the kernel language", None)
             )
             self.unsupported(message, node, hint)
-        value: Value = method(node)
+        value: Value = rule(self, node)
         return value
 
     def condition(self, node: ast.expr) -> Expr:
@@ -322,8 +318,8 @@ class Expressions(Objects):
                     TypeError, "@ multiplies vectors and matrices, and one side is a number", node
                 )
             return self.algebra(node, matmul, self.once(left), self.once(right))
-        loc = self.loc(node)
-        return self.lift(node, lambda a, b: Binary(_BINARY[type(op)], a, b, loc=loc), left, right)
+        name, loc = _BINARY[type(op)], self.loc(node)
+        return self.lift(node, lambda a, b: Binary(name, a, b, loc=loc), left, right)
 
     def expr_Compare(self, node: ast.Compare) -> Value:
         for op, operand in zip(node.ops, node.comparators, strict=True):

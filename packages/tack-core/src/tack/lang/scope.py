@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from tack.dtypes import DType, VectorType
 from tack.ir.nodes import Const
 from tack.lang.bindings import Bindings
 from tack.lang.device_class import Layout
@@ -15,6 +16,7 @@ from tack.record import Record
 __all__ = [
     "ArrayName",
     "Binding",
+    "Callee",
     "Components",
     "Frame",
     "Instance",
@@ -79,6 +81,18 @@ class Instance(Record):
 
 
 Binding = Instance | Variable | Components | ParamName | ArrayName | Const | Aggregate
+
+
+class Callee(Record):
+    """What inlining a device function takes, whatever it is called with.
+
+    ``pinned`` gives the types of the annotated parameters, ``assigned`` the names that its body assigns.
+    """
+
+    bindings: Bindings
+    params: list[str]
+    pinned: dict[str, DType | VectorType | None]
+    assigned: frozenset[str]
 
 
 class Loop:

@@ -51,7 +51,10 @@ class Source:
     globals that may hold the kernel.
     """
 
-    __slots__ = ("_returns", "_tree", "code", "digest", "filename", "first", "kind", "lines", "name")
+    __slots__ = (
+        *("_returns", "_tree", "code", "digest", "filename", "first", "is_ascii", "kind", "lines"),
+        "name",
+    )
 
     def __init__(self, function: FunctionType, kind: str, lines: list[str] | None = None) -> None:
         """``lines`` are the file's if they are known, as after a journey to another process."""
@@ -67,6 +70,7 @@ class Source:
         self.lines = linecache.getlines(code.co_filename, function.__globals__) if lines is None else lines
         self._tree: ast.FunctionDef | None = None
         self._returns: list[ast.Return] | None = None
+        self.is_ascii = False  # the definition's text, once it is parsed
         self.digest: str | None = None  # of the definition's text, once the disk cache asked for it
         if len(self.lines) < self.first:
             self.lines = self._lines_elsewhere(function)
@@ -117,6 +121,7 @@ class Source:
                 continue
             top = module.body[0]
             node = top.body[0] if isinstance(top, ast.If) and indent else top
+            self.is_ascii = text.isascii()
             code = self.code
             if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
                 break

@@ -80,10 +80,10 @@ class Statements(Workgroups):
             self.statement(node)
 
     def statement(self, node: ast.stmt) -> None:
-        method = getattr(self, f"stmt_{type(node).__name__}", None)
-        if method is None:
+        rule = self.rule("stmt", node)
+        if rule is None:
             self.unsupported(*self.rejection(node))
-        method(node)
+        rule(self, node)
 
     def rejection(self, node: ast.stmt) -> tuple[str, ast.AST, str | None]:
         name = type(node).__name__

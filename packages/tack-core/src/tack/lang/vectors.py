@@ -55,9 +55,9 @@ class Vectors(Context):
         Raises:
             TypeError: the vectors among the values differ in shape.
         """
-        shapes = {v.shape for v in values if isinstance(v, Aggregate)}
-        if not shapes:
+        if Aggregate not in map(type, values):
             return make(*values)
+        shapes = {v.shape for v in values if isinstance(v, Aggregate)}
         if len(shapes) > 1:
             first, second, *_ = dict.fromkeys(describe(v.shape) for v in values if isinstance(v, Aggregate))
             raise self.error(TypeError, f"{first} and {second} do not go together", node)
