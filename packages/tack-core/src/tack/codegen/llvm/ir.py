@@ -140,7 +140,7 @@ def _constant_text(kind: Type, constant: Any) -> str:
         return left + ", ".join(part.operand for part in constant) + right
     if kind is _FLOAT or kind is _DOUBLE:
         number = struct.unpack("f", struct.pack("f", constant))[0] if kind is _FLOAT else constant
-        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016x}"
+        return f"0x{struct.pack('>d', number).hex()}"
     if kind is _FLAG:
         return "true" if constant else "false"
     return str(constant)
@@ -384,8 +384,9 @@ class IRBuilder:
         self, kind: Type, opname: str, text: str, operands: Sequence[Value], callee: str = ""
     ) -> Instruction:
         block = self.block
-        made = Instruction(block, kind, block.function.new_name(), opname, operands, callee)
-        block.lines.append(f"  {made.text} = {text}")
+        name = block.function.new_name()
+        made = Instruction(block, kind, name, opname, operands, callee)
+        block.lines.append(f"  {name} = {text}")
         return made
 
     def _line(self, opname: str, text: str) -> Instruction:

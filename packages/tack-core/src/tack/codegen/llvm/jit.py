@@ -102,6 +102,10 @@ class _Host:
         return self.target.create_target_machine(cpu=self.cpu, features=self.features, opt=level, **model)
 
     @cached_property
+    def triple(self) -> str:
+        return str(self.machine.triple)
+
+    @cached_property
     def layout(self) -> str:
         return str(self.machine.target_data)
 
@@ -131,7 +135,7 @@ def _parsed(text: str) -> Iterator[tuple[Any, Any]]:
         with stage("LLVM optimize"):
             parsed = owned.enter_context(binding.parse_assembly(text, context))
         # The optimizer's knowledge of the machine and of the C library hangs on these.
-        parsed.triple, parsed.data_layout = _host().machine.triple, _host().layout
+        parsed.triple, parsed.data_layout = _host().triple, _host().layout
         yield parsed, context
 
 
@@ -289,14 +293,15 @@ def host_cpu() -> str:
 
 def vector_bits() -> int:
     """The bits of the vector registers that `vector_math` uses; 0 without fused multiply and add."""
-    features = set(_host().features.split(","))
-    if _host().machine.triple.startswith(("aarch64", "arm64")):
+    host = _host()
+    if host.triple.startswith(("aarch64", "arm64")):
         return 128
-    if "+fma" not in features:
+    features = f"{host.features},"
+    if "+fma," not in features:
         return 0
-    return 512 if "+avx512f" in features else 256
+    return 512 if "+avx512f," in features else 256
 
 
 def has_streaming_stores() -> bool:
     """Whether code may store past the caches: x86, where that was measured to pay."""
-    return bool(vector_bits()) and _host().machine.triple.startswith("x86_64")
+    return bool(vector_bits()) and _host().triple.startswith("x86_64")

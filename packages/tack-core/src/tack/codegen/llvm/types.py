@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from tack.codegen.llvm import ir
 from tack.dtypes import ALL_DTYPES, DType, i64
@@ -26,17 +26,18 @@ LLVM_TYPES: dict[DType, ir.Type] = {dtype: _llvm_type(dtype) for dtype in ALL_DT
 
 def constant(dtype: DType, value: int | float) -> ir.Constant:
     """``value`` as a constant of ``dtype``; an integer is reduced to its low bits."""
+    if dtype.is_float:
+        return ir.Constant(LLVM_TYPES[dtype], float(value))
+    return _integer(dtype.bits, int(value))
+
+
+@lru_cache(maxsize=1024)  # most are indices, zeros and ones
+def _integer(bits: int, value: int) -> ir.Constant:
     # LLVM's integers have no sign; the signed reading is in range for every width.
-    plain = float(value) if dtype.is_float else _wrap(int(value), dtype.bits)
-    return ir.Constant(LLVM_TYPES[dtype], plain)
-
-
-def _wrap(value: int, bits: int) -> int:
     half = 1 << (bits - 1)
-    return ((value + half) & ((1 << bits) - 1)) - half
+    return ir.Constant(ir.IntType(bits), ((value + half) & ((1 << bits) - 1)) - half)
 
 
-@cache
 def index(value: int) -> ir.Constant:
     """An i64 constant."""
     return constant(i64, value)
