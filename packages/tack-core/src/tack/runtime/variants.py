@@ -23,6 +23,7 @@ from tack.runtime import debug, settings
 from tack.runtime.array import Array
 from tack.runtime.expand import Expanded, expand, tokens_in
 from tack.runtime.facts import TemplateFacts
+from tack.runtime.garbage import uncollected
 from tack.runtime.profile import note_seconds, note_variant
 from tack.runtime.texture import Texture3D
 from tack.runtime.workgroups import check_workgroup_support
@@ -320,7 +321,8 @@ def facts_of(backend: Backend, slot: Slot, kernel: Kernel, call: Expanded) -> Te
         logs = settings.logs()
         start = perf_counter()
         try:
-            facts = TemplateFacts(kernel.lowered(call.elements, call.key, call.layouts))
+            with uncollected():
+                facts = TemplateFacts(kernel.lowered(call.elements, call.key, call.layouts))
         except Exception as error:
             _note_failure(backend, kernel, error)
             raise
@@ -427,7 +429,8 @@ def _made(
     times = {"front end": facts.seconds}
     if variant is None:
         try:
-            variant = _built(backend, kernel, facts, key, args, build, times)
+            with uncollected():
+                variant = _built(backend, kernel, facts, key, args, build, times)
         except Exception as error:
             _note_failure(backend, kernel, error)
             raise
