@@ -50,11 +50,10 @@ def sweep(name: str, batch: int, count: int, draw: Callable[[int], Trial]) -> in
                 for text in found:
                     print(f"seed {seed}: {text}", flush=True)
             before, done = done, done + batch * len(seeds)
-            if done // 500 > before // 500:
-                rate = done / (time.monotonic() - started)
-                print(
-                    f"{done} programs, {failures} failures, {rate:.0f} a second; seed {seeds[-1]}", flush=True
-                )
+            # Undefined behaviour ends the process: it is in the seeds after those that were named last.
+            if step > 1 or done // 500 > before // 500:
+                rate = f"{done / (time.monotonic() - started):.0f} a second"
+                print(f"{done} programs to seed {seeds[-1]}, {failures} failures, {rate}", flush=True)
                 gc.collect()
             if failures >= options.stop:
                 break
