@@ -105,7 +105,7 @@ def test_worked_example_two_dimensions() -> None:
         copy(a, out)
         np.testing.assert_array_equal(out, a)
         assert len(copy.variants()) == count
-    assert reasons(copy)[1] == "shape baked in: out.shape[1] 8 -> 9, shape baked in: a.shape[1] 8 -> 9"
+    assert reasons(copy)[1] == "shape baked in: a.shape[1] 8 -> 9, shape baked in: out.shape[1] 8 -> 9"
 
 
 # --- baked-in dimensions ----------------------------------------------------------------------

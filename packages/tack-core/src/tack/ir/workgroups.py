@@ -37,8 +37,8 @@ def primitives(kernel: Kernel) -> tuple[str, ...]:
     """The names, as the language has them, of what the kernel uses of workgroups."""
     used = {
         "shared": any(array.shared for array in nodes_of(kernel, LocalArray)),
-        "barrier": bool(nodes_of(kernel, Barrier)),
         "thread_id": bool(nodes_of(kernel, LaneId)),
+        "barrier": bool(nodes_of(kernel, Barrier)),
         **{f"block_{node.op}": True for node in nodes_of(kernel, BlockReduce)},
     }
     return tuple(name for name, found in used.items() if found)

@@ -33,11 +33,10 @@ Need = tuple[str, int | str]
 
 
 def dims_needed(template: Kernel) -> tuple[Need, ...]:
-    """What `resolve_dims` and flat indices take from the arrays' shapes.
+    """What `resolve_dims` and flat indices take from the arrays' shapes, in the order of the parameters.
 
     The bound of the parallel loop is left out: the host evaluates it at each launch.
     """
-    arrays = {p.name for p in template.params}
     bound = {id(node) for part in template.loop.ranges for node in walk(part)}
     needs: dict[Need, None] = {}
     for dim in nodes_of(template, Dim):
@@ -46,7 +45,7 @@ def dims_needed(template: Kernel) -> tuple[Need, ...]:
     for access in accesses(template):
         if len(access.index) != 1:
             needs[access.array, f"indices {len(access.index)}"] = None
-    return tuple(need for need in needs if need[0] in arrays)
+    return tuple(need for param in template.params for need in needs if need[0] == param.name)
 
 
 class _ResolveDims(Rewriter):
