@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conformance.helpers import build
+from steered import Busy
 
 import tack
 from tack.dtypes import ALL_DTYPES
@@ -174,17 +175,20 @@ def test_reductions(backend: Any, name: str) -> None:
         assert backend.reduce_array(x, "sum", True) == exact
 
 
-def test_textures(backend: Any) -> None:
+def test_textures(backend: Any, busy: Busy) -> None:
     volume = tack.zeros((2, 3, 4))
     texture = tack.Texture3D(volume)
     in_hardware = backend.texture_in_hardware(texture.shape_3d)
     assert (texture.storage._image is not None) == in_hardware
     assert not in_hardware or backend.provides("texture_in_hardware")
     out = [tack.zeros(1) for _ in range(10)]
-    for k, one in enumerate(out):
-        volume.fill(k)
-        texture.update()  # in order with launches
-        middle(texture, one)
+    middle(texture, out[0])
+    tack.sync()
+    with busy():
+        for k, one in enumerate(out):
+            volume.fill(k)
+            texture.update()  # in order with launches
+            middle(texture, one)
     assert [float(one[0]) for one in out] == list(range(10))
     del texture, volume  # with launches in flight
     assert out[-1].numpy().tolist() == [9]
