@@ -301,10 +301,10 @@ FUNCTIONS: Final = {
 }
 
 
-def spelled(words: Mapping[str, str]) -> dict[str, str]:
+def spelled(functions: Mapping[str, str], words: Mapping[str, str]) -> dict[str, str]:
     """The functions with some words replaced by a dialect's own."""
     found = {}
-    for name, text in FUNCTIONS.items():
+    for name, text in functions.items():
         for word, own in words.items():
             text = text.replace(word, own)
         found[name] = text

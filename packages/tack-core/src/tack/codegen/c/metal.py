@@ -7,7 +7,7 @@ from math import prod
 from typing import ClassVar, Final
 
 from tack.codegen.c.dialect import Dialect, Head, Slot
-from tack.codegen.c.f32_functions import spelled
+from tack.codegen.c.f32_functions import FUNCTIONS, spelled
 from tack.dtypes import DType
 
 __all__ = ["MSL"]
@@ -134,7 +134,7 @@ class Msl(Dialect):
         "tack_cas": _CAS,
         "tack_fence": _FENCE,
         **{name: _COUNT.format(name=name, found=found) for name, found in _COUNTS.items()},
-        **spelled(_SPELLED),
+        **spelled(FUNCTIONS, _SPELLED),
     }
     reserved = frozenset(
         [

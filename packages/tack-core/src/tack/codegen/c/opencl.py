@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from tack.codegen.c import f32_functions, f64_functions
 from tack.codegen.c.dialect import Dialect
 from tack.codegen.c.f32_functions import spelled
 from tack.dtypes import DType
@@ -49,8 +50,9 @@ _TYPES = {
     "f64": "double",
 }
 # Whose error may be 5 (atan, tan, tanh), 6 (atan2) or 16 ULP.
-_OURS_IN_F32 = ("atan", "atan2", "erf", "erfc", "pow", "tan", "tanh")
-_SPELLED = {"as_f32(": "as_float(", "as_i32(": "as_int(", "as_u32(": "as_uint("}
+_OURS_IN_F64 = ("atan", "atan2", "erf", "erfc", "pow", "tanh")
+_OURS_IN_F32 = (*_OURS_IN_F64, "tan")
+_SPELLED = {f"as_{name}(": f"as_{_TYPES[name]}(" for name in ("f32", "i32", "u32", "f64", "i64", "u64")}
 
 # The error that OpenCL allows may turn a denormal into zero, which is not within what the language allows.
 _LOG1P = """\
@@ -93,7 +95,8 @@ class OpenCL(Dialect):
     fast_options = ("-cl-denorms-are-zero",)
     library: ClassVar[dict[str, str]] = {
         **{f"tack_log1p_{t}": _LOG1P.format(T=t) for t in ("f32", "f64")},
-        **spelled(_SPELLED),
+        **spelled(f32_functions.FUNCTIONS, _SPELLED),
+        **spelled(f64_functions.FUNCTIONS, _SPELLED),
     }
     reserved = frozenset(
         [
@@ -107,7 +110,9 @@ class OpenCL(Dialect):
     def math(self, name: str, dtype: DType) -> str:
         if name == "log1p":
             return f"tack_log1p_{dtype}"
-        return f"tack_{name}" if dtype.bits == 32 and name in _OURS_IN_F32 else name  # which are overloaded
+        if dtype.bits == 64:
+            return f"tack_{name}_f64" if name in _OURS_IN_F64 else name
+        return f"tack_{name}" if name in _OURS_IN_F32 else name  # which are overloaded
 
     def bounds(self, block: tuple[int, int, int], groups: int = 1) -> str:
         return f"__attribute__((reqd_work_group_size({', '.join(map(str, block))})))"
