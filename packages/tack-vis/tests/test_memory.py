@@ -12,34 +12,97 @@ import pytest
 from volumes import sphere
 
 import tack
-from tack.vis import contour
+from tack.vis import contour, rows
 from tack.vis.points import normal_kernel, position_kernel
 from tack.vis.rows import Rows
 
+CUBE = (160, 160, 160)
 
-@pytest.mark.parametrize(
-    ("dtype", "levels"),
-    [
-        (np.float32, 0.8),
-        (np.float64, 0.8),
-        (np.uint8, 0.8),
-        (np.int16, 0.8),
-        (np.uint8, 0.05),  # hardly any surface, so that the tenth is the volume's alone
-        (np.int16, 0.05),
-        (np.float32, [0.4, 0.8]),
-    ],
-)
-def test_peak_memory(dtype: type, levels: float | list[float]) -> None:
-    """What is allocated beside the volume: the mesh, and a tenth of both; with two values too."""
-    volume = tack.asarray((140 * sphere(160, 160, 160)).astype(dtype), device="cpu")
-    values = np.multiply(levels, 140).tolist()
-    contour(volume, values)  # compiles
+
+def holes(shape: tuple[int, ...]) -> np.ndarray:
+    """A mask that leaves a thousandth out."""
+    return np.random.default_rng(4).random(shape) > 0.001
+
+
+def peak_share(volume: tack.Array, values: list[float], **given: object) -> float:
+    """The peak of what is allocated besides the mesh, as a share of volume and mesh."""
+    contour(volume, values, **given)  # compiles
     tracemalloc.start()
-    mesh = contour(volume, values)
+    mesh = contour(volume, values, **given)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     output = mesh.points.nbytes + mesh.triangles.nbytes
-    assert output < peak <= output + 0.1 * (volume.nbytes + output)
+    assert 0 < output < peak
+    return (peak - output) / (volume.nbytes + output)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "levels", "shape"),
+    [
+        (np.float32, 0.8, CUBE),
+        (np.float64, 0.8, CUBE),
+        (np.uint8, 0.8, CUBE),
+        (np.int16, 0.8, CUBE),
+        (np.uint8, 0.05, CUBE),  # hardly any surface, so that the tenth is the volume's alone
+        (np.int16, 0.05, CUBE),
+        (np.float32, [0.4, 0.8], CUBE),
+        (np.uint8, [0.4, 0.5, 0.6, 0.8], CUBE),
+        (np.uint8, 0.1, (400, 200, 90)),  # where the rows' starts would take more
+        (np.uint8, 0.1, (900, 250, 20)),
+        (np.int16, 0.1, (900, 250, 20)),
+    ],
+)
+def test_peak_memory(dtype: type, levels: float | list[float], shape: tuple[int, ...], masked: bool) -> None:
+    """What is allocated beside the volume: the mesh, and a tenth of both; with several values too."""
+    volume = tack.asarray((140 * sphere(*shape)).astype(dtype), device="cpu")
+    given = {"mask": holes(shape)} if masked else {}
+    assert peak_share(volume, np.multiply(levels, 140).tolist(), **given) <= 0.1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_peak_memory_with_nans(dtype: type) -> None:
+    values = np.where(holes(CUBE), sphere(*CUBE), np.nan).astype(dtype)
+    assert peak_share(tack.asarray(values, device="cpu"), [0.8]) <= 0.1
+
+
+def test_peak_memory_without_a_surface() -> None:
+    """The warning says what values there are, and takes no copy of the volume to find them."""
+    volume = tack.asarray(np.where(holes(CUBE), sphere(*CUBE), np.nan).astype(np.float32), device="cpu")
+    with pytest.warns(UserWarning, match="from 0"):
+        contour(volume, 9.0)
+    tracemalloc.start()
+    with pytest.warns(UserWarning, match="from 0"):
+        contour(volume, 9.0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= 0.1 * volume.nbytes
+
+
+@pytest.mark.parametrize("spare", [800, 2000, 5000, 8000, 12000])
+@pytest.mark.parametrize("masked", [False, True])
+def test_every_division_into_slabs_gives_the_same(
+    spare: int, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slabs of some planes, with the starts of all rows or of their own."""
+    rng = np.random.default_rng(spare)
+    values = rng.random((60, 9, 70), np.float32)
+    if masked:
+        values[rng.random(values.shape) < 0.02] = np.nan
+    given = {"mask": rng.random(values.shape) > 0.02} if masked else {}
+    with tack.device("cpu"):
+        expected = contour(values, [0.5, 0.7], normals=True, **given)
+        monkeypatch.setattr(rows, "_SPARE", 0)
+        monkeypatch.setattr(rows, "_LEAST", spare)
+        assert len(Rows(tack.asarray(values))._slabs) > 1
+        for level in (0.5, [0.5, 0.7]):
+            found = contour(values, level, normals=True, **given)
+            triangles, points = found.triangles.shape[0], found.points.shape[0]
+            assert points > 1000
+            np.testing.assert_array_equal(found.triangles, expected.triangles.numpy()[:triangles])
+            np.testing.assert_array_equal(found.points, expected.points.numpy()[:points])
+            np.testing.assert_array_equal(found.normals, expected.normals.numpy()[:points])
+    assert points == expected.points.shape[0]
 
 
 @pytest.mark.parametrize("shape", [(40, 50, 300), (2, 80, 3300), (1000, 60, 3)])
@@ -91,10 +154,10 @@ def test_a_mesh_whose_coordinates_32_bits_do_not_count() -> None:
     triangles = reserved(first + expected.triangles.shape[0], np.int32)
     with tack.device("cpu"):
         volume = tack.asarray(values, device="cpu")
-        rows = Rows(volume)
-        rows.classify(volume, 0.7)
-        rows.count(volume, None)
-        rows.write(volume, None, tack.asarray(points), tack.asarray(triangles), first, first)
+        passes = Rows(volume)
+        passes.classify(volume, 0.7)
+        passes.count(volume, None)
+        passes.write(volume, None, tack.asarray(points), tack.asarray(triangles), first, first)
         axes = np.concatenate([np.arange(n, dtype=np.float64) for n in (11, 10, 9)])
         about = (np.float64(0.7), first, first + count)
         normal_kernel(tack.f64, tack.i32)(values, axes, points, normals, *about, 9, 10, 11)

@@ -133,10 +133,16 @@ def validity(volume: Any, mask: Any, step: Any, valid: Any, rows: Any, nx: Any, 
     for r in range(rows):
         for w in range(words):
             word = u64(0)
-            for b in range(min(64, nx - w * 64)):
-                voxel = r * nx + w * 64 + b
-                value = volume[voxel]
-                word |= u64(value == value and mask[voxel * step] != 0) << b
+            first = r * nx + w * 64
+            count = min(64, nx - w * 64)
+            if step:  # outside of the loops, so that they vectorize
+                for b in range(count):
+                    value = volume[first + b]
+                    word |= (u64(value == value) & u64(mask[first + b] != 0)) << b
+            elif mask[0] != 0:
+                for b in range(count):
+                    value = volume[first + b]
+                    word |= u64(value == value) << b
             valid[w * rows + r] = word
 
 

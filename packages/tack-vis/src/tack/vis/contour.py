@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 import tack
-from tack.dtypes import DType, f32, f64, i32, i64, u64
-from tack.vis.bits import row_words, usable_cells, usable_edges, validity
+from tack.dtypes import DType, f32, f64, i32, i64
 from tack.vis.grids import as_volume, grid_axes
 from tack.vis.mesh import Mesh
 from tack.vis.points import field_kernel, normal_kernel, position_kernel
 from tack.vis.rows import Rows, edge_dtype
-from tack.vis.tiles import Tiles, tiles_for
+from tack.vis.tiles import Tiles, tiles_for, usable_words
 
 __all__ = ["contour"]
 
@@ -70,12 +69,12 @@ def contour(
     weights = {
         name: as_volume("contour", f"fields[{name!r}]", field, grid) for name, field in (fields or {}).items()
     }
-    usable = None if mask is None else _usable(grid, mask)
+    usable = None if mask is None else _usable(grid, _mask(mask, grid))
     # Where the default device can be used, launches run no Python.
     with nullcontext() if tack.default_device() == grid.device else grid.device:
         parts = []
         for level in levels:
-            part = _Part(grid, level)
+            part = _Part(grid, level, len(levels))
             part.count(grid, usable)
             if len(levels) == 1 and not (usable or normals or scalars or weights):
                 mesh = part.written_ahead(grid, axes, real)
@@ -103,14 +102,14 @@ class _Part:
 
     __slots__ = ("level", "nans", "passes", "points", "threshold", "triangles")
 
-    def __init__(self, grid: tack.Array, level: float) -> None:
+    def __init__(self, grid: tack.Array, level: float, levels: int) -> None:
         self.level = level
         self.threshold = _threshold(level, grid.scalar)
-        self.passes: Rows | Tiles = Rows(grid) if grid._backend.wraps_host_memory else tiles_for(grid)
+        self.passes: Rows | Tiles = Rows(grid, levels) if grid._backend.wraps_host_memory else tiles_for(grid)
         self.passes.classify(grid, self.threshold)
         self.triangles = self.points = self.nans = 0
 
-    def count(self, grid: tack.Array, usable: tuple[tack.Array, ...] | None) -> None:
+    def count(self, grid: tack.Array, usable: Any) -> None:
         """Counts what there is to write, of usable cells if they are given."""
         self.passes.count(grid, usable)
 
@@ -151,7 +150,7 @@ def _write(
     grid: tack.Array,
     axes: tack.Array,
     parts: list[_Part],
-    usable: tuple[tack.Array, ...] | None,
+    usable: Any,
     normals: bool,
     scalars: bool,
     fields: dict[str, tack.Array],
@@ -191,16 +190,12 @@ def _write(
     return mesh
 
 
-def _usable(grid: tack.Array, mask: Any) -> tuple[tack.Array, ...]:
-    """The bits of usable edges along x, y and z, and of usable cells."""
-    nz, ny, nx = grid.shape
-    words = row_words(nx)
-    chosen = tack.ones(1, tack.u8, device=grid.device) if mask is None else _mask(mask, grid)
-    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(5))
-    validity(grid, chosen, int(mask is not None), valid, nz * ny, nx, words)
-    usable_cells(valid, cells, nz, ny, nx, words)
-    usable_edges(cells, xs, ys, zs, nz, ny, words)
-    return xs, ys, zs, cells
+def _usable(grid: tack.Array, mask: tack.Array | None) -> tuple[Any, ...]:
+    """What says which cells may be used, as the passes on the grid's device take it."""
+    chosen = tack.ones(1, tack.u8, device=grid.device) if mask is None else mask
+    if grid._backend.wraps_host_memory:
+        return chosen, int(mask is not None)
+    return usable_words(grid, chosen, int(mask is not None))
 
 
 def _mask(mask: Any, grid: tack.Array) -> tack.Array:
@@ -230,10 +225,6 @@ def _warn_of_nothing(grid: tack.Array, level: float) -> None:
     found = "the volume has no values"
     if grid.size:
         numbers = grid.host_values()
-        numbers = numbers[numbers == numbers]
-        found = (
-            f"the volume's values are from {numbers.min()} to {numbers.max()}"
-            if numbers.size
-            else "all is NaN"
-        )
+        least, most = np.fmin.reduce(numbers, axis=None), np.fmax.reduce(numbers, axis=None)
+        found = f"the volume's values are from {least} to {most}" if least == least else "all is NaN"
     warnings.warn(f"contour: no surface has the value {level}; {found}", stacklevel=3)

@@ -13,7 +13,8 @@ what is neither inside nor outside as a whole, and 64 cells that it misses cost 
 A row is (k, j), all voxels along x, the last axis. It owns the edges that start in it: along x, along y to
 row (k, j + 1), along z to row (k + 1, j). Points are numbered row by row, and in a row by axis.
 
-Bits of cells and edges that may not be used come as further words, in the variant for masked volumes.
+Bits of the cells that may be used come as further words, in the variant for masked volumes. An edge may be
+used if one of its cells may.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from functools import cache
 from typing import Any
 
 import tack
-from tack import DType, Func, Kernel, i32, i64, u64
+from tack import DType, Kernel, i32, i64, u64
 from tack.vis.bits import ahead, lowest
 
 __all__ = [
@@ -30,24 +31,46 @@ __all__ = [
     "count_kernel",
     "crossed",
     "cut_cells",
-    "usable_func",
     "write_kernel",
 ]
 
 
 @tack.func
-def _everything(words: Any, at: Any) -> Any:
-    return ~u64(0)
+def _all_usable(
+    cells: Any, w: Any, r: Any, down: Any, up: Any, under: Any, over: Any, rows: Any, usable: Any
+) -> None:
+    for n in range(9):
+        usable[n] = ~u64(0)
 
 
 @tack.func
-def _some(words: Any, at: Any) -> Any:
-    return words[at]
+def _usable_of_cells(
+    cells: Any, w: Any, r: Any, down: Any, up: Any, under: Any, over: Any, rows: Any, usable: Any
+) -> None:
+    """Which edges have a usable cell, in the order of `write_kernel`, and then which cells are usable.
 
-
-def usable_func(masked: bool) -> Func:
-    """The device function that gives which bits of a word may be used."""
-    return _some if masked else _everything
+    Of a word of row r, from those of the rows around it: ``down`` and ``up`` lead to its neighbours along y,
+    ``under`` and ``over`` along z, or are 0.
+    """
+    here = tack.local_array(9, u64)
+    both = tack.local_array(9, u64)  # of a cell, or of the one before it along x
+    for n in range(9):
+        row = r
+        if n // 3 != 1:
+            row += over if n // 3 else -under
+        if n % 3 != 1:
+            row += up if n % 3 else -down
+        here[n] = cells[w * rows + row]
+        both[n] = here[n] | here[n] << 1
+        if w > 0:
+            both[n] |= cells[(w - 1) * rows + row] >> 63
+    for n in range(4):
+        corner = (n & 1) + (n >> 1) * 3
+        usable[n] = here[corner] | here[corner + 1] | here[corner + 3] | here[corner + 4]
+    for n in range(2):
+        usable[4 + n] = both[3 * n + 1] | both[3 * n + 4]
+        usable[6 + n] = both[3 + n] | both[4 + n]
+    usable[8] = here[4]
 
 
 @tack.func
@@ -101,22 +124,25 @@ def case_of(words: Any, nexts: Any, i: Any) -> Any:
 def count_kernel(masked: bool) -> Kernel:
     """Counts each row's triangles, and behind those of all rows its points.
 
-    Rows are those of ``planes`` planes of the volume, of ``nz``, from ``first_plane`` on; ``bits`` has
-    ``depth``, one more unless they are the last. What a row has is put one behind its place in ``counts``, so
-    that running sums are where each row begins. ``shares`` gets how many of its points are along x and y.
+    Of the ``depth`` planes that ``bits`` has, these are the rows of ``planes`` behind the first ``skip``. In
+    ``counts``, which has ``held`` planes, they are from plane ``place`` on. What a row has is put one behind
+    its place, so that running sums are where each row begins. ``shares`` gets how many of its points are
+    along x and y.
     """
-    usable = usable_func(masked)
+    find_usable = _usable_of_cells if masked else _all_usable
 
     @tack.kernel
     def count(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, counts: Any, shares: Any,
-        first_plane: Any, planes: Any, depth: Any, nz: Any, ny: Any, nx: Any, length: Any,
+        bits: Any, cells: Any, cases: Any, counts: Any, shares: Any,
+        place: Any, skip: Any, planes: Any, depth: Any, held: Any, ny: Any, nx: Any, length: Any,
     ) -> None:  # fmt: skip
         for k, j in tack.ndindex(planes, ny):
-            r = k * ny + j
+            r = (skip + k) * ny + j
             rows = depth * ny
             up = 1 if j + 1 < ny else 0  # to the row that is next along y, or to the same
-            over = ny if k + 1 < depth else 0
+            over = ny if skip + k + 1 < depth else 0
+            down = 1 if j > 0 else 0
+            under = ny if skip + k > 0 else 0
             inside = ~u64(0) if up and over else u64(0)  # whether the row has cells
             x = 0
             y = 0
@@ -125,23 +151,24 @@ def count_kernel(masked: bool) -> Kernel:
             words = tack.local_array(4, u64)
             nexts = tack.local_array(4, u64)
             coming = tack.local_array(4, u64)
+            usable = tack.local_array(9, u64)
             _begin(bits, r, up, over, coming)
             for w in range(length):
-                at = w * rows + r
                 columns = lowest(nx - 1 - w * 64)
                 _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
                 if crossed(words, nexts, columns) == 0:
                     continue
-                x += tack.popcount((words[0] ^ nexts[0]) & columns & usable(xs, at))
-                y += tack.popcount((words[0] ^ words[1]) & usable(ys, at))
-                z += tack.popcount((words[0] ^ words[2]) & usable(zs, at))
-                cut = cut_cells(words, nexts) & columns & inside & usable(cells, at)
+                find_usable(cells, w, r, down, up, under, over, rows, usable)
+                x += tack.popcount((words[0] ^ nexts[0]) & columns & usable[0])
+                y += tack.popcount((words[0] ^ words[1]) & usable[4])
+                z += tack.popcount((words[0] ^ words[2]) & usable[6])
+                cut = cut_cells(words, nexts) & columns & inside & usable[8]
                 while cut:
                     triangles += i32(cases[case_of(words, nexts, tack.ctz(cut))] & 15)
                     cut &= cut - 1
-            row = first_plane * ny + r
+            row = (place + k) * ny + j
             counts[row + 1] = triangles
-            counts[nz * ny + row + 1] = x + y + z
+            counts[held * ny + row + 1] = x + y + z
             shares[2 * row] = x
             shares[2 * row + 1] = y
 
@@ -155,29 +182,32 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
     That takes the memory of the point's coordinates, as numbers of dtype ``integer``, which is as wide: 4 i +
     axis, j, k of the edge's first voxel. Corners are of dtype ``index``. ``starts`` is where each row's
     triangles and points begin. Points are numbered from ``first_point`` on, triangles from
-    ``first_triangle``. The other arguments are those of `count_kernel`.
+    ``first_triangle``; the rows' first plane is ``first_plane`` of the volume. The other arguments are those
+    of `count_kernel`.
     """
-    usable = usable_func(masked)
+    find_usable = _usable_of_cells if masked else _all_usable
 
     @tack.kernel
     def write(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, starts: Any, shares: Any,
-        points: Any, triangles: Any, first_point: Any, first_triangle: Any,
-        first_plane: Any, planes: Any, depth: Any, nz: Any, ny: Any, nx: Any, length: Any,
+        bits: Any, cells: Any, cases: Any, starts: Any, shares: Any,
+        points: Any, triangles: Any, first_point: Any, first_triangle: Any, first_plane: Any,
+        place: Any, skip: Any, planes: Any, depth: Any, held: Any, ny: Any, nx: Any, length: Any,
     ) -> None:  # fmt: skip
         for k, j in tack.ndindex(planes, ny):
-            r = k * ny + j
+            r = (skip + k) * ny + j
             rows = depth * ny
             up = 1 if j + 1 < ny else 0
-            over = ny if k + 1 < depth else 0
+            over = ny if skip + k + 1 < depth else 0
+            down = 1 if j > 0 else 0
+            under = ny if skip + k > 0 else 0
             inside = ~u64(0) if up and over else u64(0)
             # The points on edges along x in the four rows, then along y here and next along z, then along z
             # here and next along y: how many come before, and on which of the word's edges there are some.
             before = tack.local_array(8, index)
             on = tack.local_array(8, u64)
-            row = first_plane * ny + r
-            own = nz * ny + row
-            start = index(first_point - starts[nz * ny])
+            row = (place + k) * ny + j
+            own = held * ny + row
+            start = index(first_point - starts[held * ny])
             for n in range(4):
                 before[n] = start + index(starts[own + (n & 1) * up + (n >> 1) * over])
             before[4] = before[0] + shares[2 * row]
@@ -188,20 +218,20 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
             words = tack.local_array(4, u64)
             nexts = tack.local_array(4, u64)
             coming = tack.local_array(4, u64)
+            usable = tack.local_array(9, u64)
             _begin(bits, r, up, over, coming)
             for w in range(length):
-                at = w * rows + r
                 columns = lowest(nx - 1 - w * 64)
                 _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
                 if crossed(words, nexts, columns) == 0:
                     continue
+                find_usable(cells, w, r, down, up, under, over, rows, usable)
                 for n in range(4):
-                    on[n] = (words[n] ^ nexts[n]) & columns & usable(xs, at + (n & 1) * up + (n >> 1) * over)
-                on[4] = (words[0] ^ words[1]) & usable(ys, at)
-                on[5] = (words[2] ^ words[3]) & usable(ys, at + over)
-                on[6] = (words[0] ^ words[2]) & usable(zs, at)
-                on[7] = (words[1] ^ words[3]) & usable(zs, at + up)
-                cut = cut_cells(words, nexts) & columns & inside & usable(cells, at)
+                    on[n] = (words[n] ^ nexts[n]) & columns & usable[n]
+                for n in range(2):
+                    on[4 + n] = (words[2 * n] ^ words[2 * n + 1]) & usable[4 + n]
+                    on[6 + n] = (words[n] ^ words[2 + n]) & usable[6 + n]
+                cut = cut_cells(words, nexts) & columns & inside & usable[8]
                 while cut:
                     i = tack.ctz(cut)
                     # The edges before the cell's own, and before those one further along x.

@@ -21,7 +21,7 @@ import tack
 from tack import DType, Func, Kernel, i32, i64, u32, u64
 from tack.algorithms.groups.tiles import LANES, lane_scan, shared_add
 from tack.vis.bits import lowest
-from tack.vis.flying_edges import cut_cells, usable_func
+from tack.vis.flying_edges import cut_cells
 
 __all__ = ["LANES", "TILE", "count_kernel", "sum_tiles", "write_kernel"]
 
@@ -36,6 +36,21 @@ LISTED = tack.constant(384)  # triangles and points that it writes at once
 
 _both_totals = lane_scan("sum", i64)
 _LOW = tack.constant(0xFFFFFFFF, i64)
+
+
+@tack.func
+def _everything(words: Any, at: Any) -> Any:
+    return ~u64(0)
+
+
+@tack.func
+def _some(words: Any, at: Any) -> Any:
+    return words[at]
+
+
+def _usable_func(masked: bool) -> Func:
+    """The device function that gives which bits of a word may be used."""
+    return _some if masked else _everything
 
 
 @tack.func
@@ -115,7 +130,7 @@ def count_kernel(masked: bool) -> Kernel:
     its own, and how many points before those along x, y and z. ``totals`` gets the triangles of each tile,
     and behind them the points.
     """
-    usable = usable_func(masked)
+    usable = _usable_func(masked)
     find = _find_func(int(TILE))
 
     @tack.kernel
@@ -237,7 +252,7 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
     Points are numbered from ``first_point`` on, triangles from ``first_triangle``. The edge is in the memory
     of the point's coordinates, of dtype ``coordinate``, as three of ``integer``: 4 i + axis, j and k.
     """
-    usable = usable_func(masked)
+    usable = _usable_func(masked)
     find = _find_func(int(GROUP))
 
     @tack.func

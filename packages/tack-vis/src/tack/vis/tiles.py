@@ -11,12 +11,12 @@ import numpy as np
 
 import tack
 from tack.dtypes import i32, i64, u32, u64
-from tack.vis.bits import classify_groups, row_words
+from tack.vis.bits import classify_groups, row_words, usable_cells, usable_edges, validity
 from tack.vis.cube_cases import CUBE_CASES
 from tack.vis.groups import GROUP, LANES, TILE, count_kernel, sum_tiles, write_kernel
 from tack.vis.rows import edge_dtype
 
-__all__ = ["Tiles", "tiles_for"]
+__all__ = ["Tiles", "tiles_for", "usable_words"]
 
 _KEPT: Final = 64 << 20  # the most bytes that stay allocated for the next contour
 _kept = threading.local()
@@ -124,3 +124,14 @@ class Tiles:
 @cache
 def _cases(device: tack.Device) -> tack.Array:
     return tack.asarray(np.array(CUBE_CASES, np.uint64), device=device)
+
+
+def usable_words(grid: tack.Array, mask: tack.Array, step: int) -> tuple[tack.Array, ...]:
+    """The bits of usable edges along x, y and z, and of usable cells. With ``step`` 0 all have mask[0]."""
+    nz, ny, nx = grid.shape
+    words = row_words(nx)
+    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(5))
+    validity(grid, mask, step, valid, nz * ny, nx, words)
+    usable_cells(valid, cells, nz, ny, nx, words)
+    usable_edges(cells, xs, ys, zs, nz, ny, words)
+    return xs, ys, zs, cells
