@@ -36,22 +36,32 @@ __all__ = [
 
 
 @tack.func
-def _all_usable(
-    cells: Any, w: Any, r: Any, down: Any, up: Any, under: Any, over: Any, rows: Any, usable: Any
-) -> None:
-    for n in range(9):
-        usable[n] = ~u64(0)
+def _everything(usable: Any, n: Any) -> Any:
+    return ~u64(0)
 
 
 @tack.func
-def _usable_of_cells(
-    cells: Any, w: Any, r: Any, down: Any, up: Any, under: Any, over: Any, rows: Any, usable: Any
+def _some(usable: Any, n: Any) -> Any:
+    return usable[n]
+
+
+@tack.func
+def _find_nothing(
+    cells: Any, w: Any, r: Any, j: Any, up: Any, over: Any, ny: Any, rows: Any, usable: Any
+) -> None:
+    pass
+
+
+@tack.func
+def _find_usable(
+    cells: Any, w: Any, r: Any, j: Any, up: Any, over: Any, ny: Any, rows: Any, usable: Any
 ) -> None:
     """Which edges have a usable cell, in the order of `write_kernel`, and then which cells are usable.
 
-    Of a word of row r, from those of the rows around it: ``down`` and ``up`` lead to its neighbours along y,
-    ``under`` and ``over`` along z, or are 0.
+    Of a word of row r, from those of the rows around it: ``up`` leads to the next along y, ``over`` along z.
     """
+    down = 1 if j > 0 else 0
+    under = ny if r >= ny else 0
     here = tack.local_array(9, u64)
     both = tack.local_array(9, u64)  # of a cell, or of the one before it along x
     for n in range(9):
@@ -129,7 +139,7 @@ def count_kernel(masked: bool) -> Kernel:
     its place, so that running sums are where each row begins. ``shares`` gets how many of its points are
     along x and y.
     """
-    find_usable = _usable_of_cells if masked else _all_usable
+    find_usable, may = (_find_usable, _some) if masked else (_find_nothing, _everything)
 
     @tack.kernel
     def count(
@@ -141,8 +151,6 @@ def count_kernel(masked: bool) -> Kernel:
             rows = depth * ny
             up = 1 if j + 1 < ny else 0  # to the row that is next along y, or to the same
             over = ny if skip + k + 1 < depth else 0
-            down = 1 if j > 0 else 0
-            under = ny if skip + k > 0 else 0
             inside = ~u64(0) if up and over else u64(0)  # whether the row has cells
             x = 0
             y = 0
@@ -158,11 +166,11 @@ def count_kernel(masked: bool) -> Kernel:
                 _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
                 if crossed(words, nexts, columns) == 0:
                     continue
-                find_usable(cells, w, r, down, up, under, over, rows, usable)
-                x += tack.popcount((words[0] ^ nexts[0]) & columns & usable[0])
-                y += tack.popcount((words[0] ^ words[1]) & usable[4])
-                z += tack.popcount((words[0] ^ words[2]) & usable[6])
-                cut = cut_cells(words, nexts) & columns & inside & usable[8]
+                find_usable(cells, w, r, j, up, over, ny, rows, usable)
+                x += tack.popcount((words[0] ^ nexts[0]) & columns & may(usable, 0))
+                y += tack.popcount((words[0] ^ words[1]) & may(usable, 4))
+                z += tack.popcount((words[0] ^ words[2]) & may(usable, 6))
+                cut = cut_cells(words, nexts) & columns & inside & may(usable, 8)
                 while cut:
                     triangles += i32(cases[case_of(words, nexts, tack.ctz(cut))] & 15)
                     cut &= cut - 1
@@ -185,7 +193,7 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
     ``first_triangle``; the rows' first plane is ``first_plane`` of the volume. The other arguments are those
     of `count_kernel`.
     """
-    find_usable = _usable_of_cells if masked else _all_usable
+    find_usable, may = (_find_usable, _some) if masked else (_find_nothing, _everything)
 
     @tack.kernel
     def write(
@@ -198,8 +206,6 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
             rows = depth * ny
             up = 1 if j + 1 < ny else 0
             over = ny if skip + k + 1 < depth else 0
-            down = 1 if j > 0 else 0
-            under = ny if skip + k > 0 else 0
             inside = ~u64(0) if up and over else u64(0)
             # The points on edges along x in the four rows, then along y here and next along z, then along z
             # here and next along y: how many come before, and on which of the word's edges there are some.
@@ -225,13 +231,13 @@ def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) 
                 _advance(bits, w, r, up, over, length, rows, coming, words, nexts)
                 if crossed(words, nexts, columns) == 0:
                     continue
-                find_usable(cells, w, r, down, up, under, over, rows, usable)
+                find_usable(cells, w, r, j, up, over, ny, rows, usable)
                 for n in range(4):
-                    on[n] = (words[n] ^ nexts[n]) & columns & usable[n]
+                    on[n] = (words[n] ^ nexts[n]) & columns & may(usable, n)
                 for n in range(2):
-                    on[4 + n] = (words[2 * n] ^ words[2 * n + 1]) & usable[4 + n]
-                    on[6 + n] = (words[n] ^ words[2 + n]) & usable[6 + n]
-                cut = cut_cells(words, nexts) & columns & inside & usable[8]
+                    on[4 + n] = (words[2 * n] ^ words[2 * n + 1]) & may(usable, 4 + n)
+                    on[6 + n] = (words[n] ^ words[2 + n]) & may(usable, 6 + n)
+                cut = cut_cells(words, nexts) & columns & inside & may(usable, 8)
                 while cut:
                     i = tack.ctz(cut)
                     # The edges before the cell's own, and before those one further along x.
