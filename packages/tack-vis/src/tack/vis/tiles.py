@@ -130,8 +130,8 @@ def usable_words(grid: tack.Array, mask: tack.Array, step: int) -> tuple[tack.Ar
     """The bits of usable edges along x, y and z, and of usable cells. With ``step`` 0 all have mask[0]."""
     nz, ny, nx = grid.shape
     words = row_words(nx)
-    valid, xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(5))
-    validity(grid, mask, step, valid, nz * ny, nx, words)
-    usable_cells(valid, cells, nz, ny, nx, words)
+    xs, ys, zs, cells = (tack.empty(nz * ny * words, u64, device=grid.device) for _ in range(4))
+    validity(grid, mask, step, xs, nz * ny, nx, words)  # the edges' memory is first that of the valid voxels
+    usable_cells(xs, cells, nz, ny, nx, words)
     usable_edges(cells, xs, ys, zs, nz, ny, words)
     return xs, ys, zs, cells
