@@ -76,20 +76,24 @@ def iteration_cost(kernel: Kernel) -> float:
 
 def is_bounded(kernel: Kernel) -> bool:
     """Whether the estimate cannot be far below the truth: it has seen every loop, and its length."""
-    if nodes_of(kernel, While) or not all(map(_has_constant_range, nodes_of(kernel, For))):
-        return False
     inside = sum(isinstance(n, For) for n in walk_statements(kernel.loop))
-    return len(nodes_of(kernel, For)) == inside
+    return _has_known_lengths(kernel) and len(nodes_of(kernel, For)) == inside
 
 
 def unknown_depth(kernel: Kernel) -> int:
     """How deep loops nest of which the estimate takes ``UNKNOWN_TRIPS`` for the length."""
+    if _has_known_lengths(kernel):
+        return 0
     return max(map(_depth, (*kernel.before, kernel.loop, *kernel.after)))
 
 
 def _depth(node: Node) -> int:
     deepest = max((_depth(s) for field in node._bodies for s in getattr(node, field)), default=0)
     return deepest + (isinstance(node, While) or (isinstance(node, For) and not _has_constant_range(node)))
+
+
+def _has_known_lengths(kernel: Kernel) -> bool:
+    return not nodes_of(kernel, While) and all(map(_has_constant_range, nodes_of(kernel, For)))
 
 
 def _has_constant_range(loop: For) -> bool:
