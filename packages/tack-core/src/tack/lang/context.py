@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, overload
 
 from tack.errors import UnsupportedSyntaxError, diagnostic
@@ -29,8 +28,6 @@ from tack.lang.source import Loc
 from tack.lang.values import Aggregate, Value, describe, map_parts, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tack.lang.kernel import Func
 
 __all__ = ["Context"]
@@ -41,6 +38,22 @@ V = TypeVar("V", Expr, Aggregate, Value)
 _EFFECTS = (Store, Atomic, Print, Barrier, BlockReduce)
 # What may be evaluated again at no cost, and has the same value each time.
 _CHEAP = (Const, Local, Param)
+
+
+class Captured:
+    """What `Context.captured` gives. A generator would do, but there are many."""
+
+    __slots__ = ("context", "outer")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def __enter__(self) -> list[Stmt]:
+        self.outer, self.context.block = self.context.block, []
+        return self.context.block
+
+    def __exit__(self, *_: object) -> None:
+        self.context.block = self.outer
 
 
 class Context:
@@ -117,14 +130,9 @@ class Context:
     def emit(self, stmt: Stmt) -> None:
         self.block.append(stmt)
 
-    @contextmanager
-    def captured(self) -> Iterator[list[Stmt]]:
+    def captured(self) -> Captured:
         """Collects what is emitted inside in a list of its own."""
-        outer, self.block = self.block, []
-        try:
-            yield self.block
-        finally:
-            self.block = outer
+        return Captured(self)
 
     @overload
     def saved(self, value: Aggregate) -> Aggregate: ...

@@ -33,6 +33,12 @@ from tack.lang.values import Aggregate, parts_of
 
 __all__ = ["lower_kernel"]
 
+# Statements in which no loop of the kernel can be.
+_WITHOUT_LOOPS = (
+    *(ast.Assign, ast.AugAssign, ast.Expr, ast.Return),
+    *(ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef),
+)
+
 
 class KernelLowering(Statements):
     """A kernel as a whole: what stands before, in and after its parallel loop."""
@@ -144,7 +150,7 @@ class KernelLowering(Statements):
         """The position of the parallel loop in the kernel's body, the only loop there."""
         loops = [k for k, stmt in enumerate(tree.body) if isinstance(stmt, ast.For)]
         for k, stmt in enumerate(tree.body):
-            if k in loops or isinstance(stmt, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            if k in loops or isinstance(stmt, _WITHOUT_LOOPS):
                 continue
             for inner in ast.walk(stmt):
                 if isinstance(inner, ast.For):
