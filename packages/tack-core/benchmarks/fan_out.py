@@ -78,7 +78,7 @@ class Launch:
     def parallel(self) -> None:
         address = ctypes.cast(ctypes.c_char_p(self.slots), ctypes.c_void_p).value or 0
         chunk = max(1, -(-self.total // (4 * self.pool.num_threads)))
-        self.pool.run(self.program.functions.address, address, self.total, chunk, self.args)
+        self.pool.run(self.args, self.program.functions.address, address, chunk, 0, self.total)
 
 
 @contextmanager

@@ -230,7 +230,7 @@ fan_out_natively(void (*launch)(void *, int64_t, int64_t), void *slots, int64_t 
     int64_t groups = total / group + (total % group != 0);
     int64_t chunks = (int64_t)pool_threads(pool) * CHUNKS_PER_THREAD;
     int64_t groups_each = groups / chunks + (groups % chunks != 0);
-    pool_run(pool, launch, slots, total, groups_each * group);
+    pool_run(pool, launch, slots, groups_each * group, 0, total);
 }
 
 /* Queues all iterations on a device. */

@@ -266,7 +266,8 @@ int gpu_launch(const Gpu *gpu, Packed *packed);
 /* --- pool.c ------------------------------------------------------------------------------------ */
 
 int pool_threads(PyObject *pool);
-void pool_run(PyObject *pool, void (*launch)(void *, int64_t, int64_t), void *slots, int64_t total, int64_t chunk);
+void pool_run(PyObject *pool, void (*launch)(void *, int64_t, int64_t), void *slots, int64_t chunk, int64_t low,
+              int64_t high);
 
 /* --- kernel.c ---------------------------------------------------------------------------------- */
 

@@ -33,7 +33,7 @@ typedef struct {
     /* The launch; written before there are openings. */
     void (*launch)(void *, int64_t, int64_t);
     void *slots;
-    int64_t total, chunk;
+    int64_t chunk, end;
     _Atomic int64_t next;
 #ifndef __linux__
     pthread_mutex_t mutex;
@@ -96,13 +96,13 @@ static void
 work(Crew *crew)
 {
     for (;;) {
-        int64_t low = atomic_load(&crew->next);
+        int64_t low = atomic_load(&crew->next), high;
         do {
-            if (low >= crew->total)
+            if (low >= crew->end)
                 return;
-        } while (!atomic_compare_exchange_weak(&crew->next, &low,
-                                               crew->chunk < crew->total - low ? low + crew->chunk : crew->total));
-        crew->launch(crew->slots, low, crew->chunk < crew->total - low ? low + crew->chunk : crew->total);
+            high = crew->chunk < crew->end - low ? low + crew->chunk : crew->end;
+        } while (!atomic_compare_exchange_weak(&crew->next, &low, high));
+        crew->launch(crew->slots, low, high);
     }
 }
 
@@ -213,26 +213,27 @@ pool_threads(PyObject *pool)
     return ((PoolObject *)pool)->num_threads;
 }
 
-/* Runs the iterations [0, total), `chunk` at a time; without the GIL. While another launch fans out, this
+/* Runs the iterations [low, high), `chunk` at a time; without the GIL. While another launch fans out, this
  * one runs in the calling thread alone. */
 void
-pool_run(PyObject *pool, void (*launch)(void *, int64_t, int64_t), void *slots, int64_t total, int64_t chunk)
+pool_run(PyObject *pool, void (*launch)(void *, int64_t, int64_t), void *slots, int64_t chunk, int64_t low,
+         int64_t high)
 {
     PoolObject *self = (PoolObject *)pool;
     Crew *crew = self->crew;
-    int64_t chunks = total / chunk + (total % chunk != 0);
+    int64_t total = high - low, chunks = total / chunk + (total % chunk != 0);
     int helpers = (int)(chunks < self->num_threads ? chunks : self->num_threads) - 1;
     if (helpers < 1 || atomic_exchange(&crew->busy, true)) {
-        launch(slots, 0, total);
+        launch(slots, low, high);
         return;
     }
     start_workers(self, helpers);
     helpers = helpers < self->workers ? helpers : self->workers;
     crew->launch = launch;
     crew->slots = slots;
-    crew->total = total;
     crew->chunk = chunk;
-    atomic_store(&crew->next, 0);
+    crew->end = high;
+    atomic_store(&crew->next, low);
     atomic_store(&crew->inside, helpers);
     atomic_store(&crew->openings, helpers);
     atomic_fetch_add(&crew->epoch, 1);
@@ -299,20 +300,21 @@ pool_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* run(address, slots, total, chunk) */
+/* run(owner, address, slots, chunk, low, high): the caller keeps the owner, which nobody uses once this returns. */
 static PyObject *
 pool_run_method(PyObject *self, PyObject *args)
 {
+    PyObject *owner;
     unsigned long long address, slots;
-    long long total, chunk;
-    if (!PyArg_ParseTuple(args, "KKLL", &address, &slots, &total, &chunk))
+    long long chunk, low, high;
+    if (!PyArg_ParseTuple(args, "OKKLLL", &owner, &address, &slots, &chunk, &low, &high))
         return NULL;
-    if (chunk < 1 || total < 0) {
+    if (chunk < 1 || low < 0 || low > high) {
         PyErr_SetString(PyExc_ValueError, "a launch has no negative size, and its chunks have at least 1 iteration");
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    pool_run(self, (void (*)(void *, int64_t, int64_t))(uintptr_t)address, (void *)(uintptr_t)slots, total, chunk);
+    pool_run(self, (void (*)(void *, int64_t, int64_t))(uintptr_t)address, (void *)(uintptr_t)slots, chunk, low, high);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import tack
+from tack.runtime.cpu import background, tiers
 
 RunPython = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -32,3 +33,12 @@ def run_python() -> RunPython:
         )
 
     return run
+
+
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is done in the background, so what launches do not wait for stays as it is."""
+    monkeypatch.setattr(background, "resume", lambda: None)
+    monkeypatch.setattr(tiers, "resume", lambda: None)
+    yield
+    background._queue.clear()

@@ -60,7 +60,7 @@ class Job:
         self.address = self.compiled.code.address("launch")
 
     def run(self, pool: Pool | NativePool, chunk: int) -> None:
-        pool.run(self.address, ctypes.addressof(self.slots), len(self.array), chunk, self)
+        pool.run(self, self.address, ctypes.addressof(self.slots), chunk, 0, len(self.array))
 
 
 @kinds
@@ -75,6 +75,24 @@ def test_every_iteration_runs_once(kind: type[Pool], num_threads: int, size: int
             job.run(pool, chunk)
             turns += 1
     assert job.array.tolist() == [turns] * size
+
+
+@kinds
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (7, 7), (1, 900), (999, 1000), (250, 1000)])
+@pytest.mark.parametrize("chunk", [1, 100, 5000])
+def test_a_part_of_the_iterations(kind: type[Pool], low: int, high: int, chunk: int) -> None:
+    job = Job(COUNT, 1000)
+    kind(3).run(job, job.address, ctypes.addressof(job.slots), chunk, low, high)
+    assert job.array.tolist() == [int(low <= i < high) for i in range(1000)]
+
+
+@pytest.mark.skipif(native.module is None, reason="the C extension is not installed")
+@pytest.mark.parametrize(("chunk", "low", "high"), [(0, 0, 9), (-1, 0, 9), (1, 5, 4), (1, -1, 4)])
+def test_the_native_pool_refuses_what_is_no_range(chunk: int, low: int, high: int) -> None:
+    job = Job(COUNT, 10)
+    with pytest.raises(ValueError, match="no negative size"):
+        NativePool(2).run(job, job.address, ctypes.addressof(job.slots), chunk, low, high)
+    assert not job.array.any()
 
 
 @kinds

@@ -6,7 +6,6 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,6 @@ SIZE = 8
 @pytest.fixture(autouse=True)
 def tiered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACK_CPU_COMPILE", "tiered")
-
-
-@pytest.fixture
-def paused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing is done in the background, so what launches do not wait for stays as it is."""
-    monkeypatch.setattr(background, "resume", lambda: None)
-    monkeypatch.setattr(tiers, "resume", lambda: None)
-    yield
-    background._queue.clear()
 
 
 def new_kernel(**options: Any) -> tack.Kernel:

@@ -32,14 +32,17 @@ class Job:
         self._lock = threading.RLock()  # a signal handler may ask for what it interrupts
 
     def finish(self) -> None:
-        """Returns when it is done, and raises what that raised.
+        """Returns when it is done, and raises what that raised."""
+        self.wait()
+        self.check()
+
+    def wait(self) -> None:
+        """Returns when it is done, also if it raised something.
 
         Within the work itself, as in a signal handler, it returns at once.
         """
         with _counted():
             self._run()
-        if self._error is not None:
-            raise self._error
 
     def check(self) -> None:
         """Raises what it raised, if it is done."""

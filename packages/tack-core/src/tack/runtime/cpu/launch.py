@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from tack.runtime.workgroups import check_workgroup_launch
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
     from tack.runtime.cpu.backend import CpuBackend
+    from tack.runtime.cpu.pool import NativePool, Pool
     from tack.runtime.learn import Plan
 
 __all__ = ["execute", "native_plan", "prepare_launch", "read_result", "run"]
@@ -43,7 +45,7 @@ def execute(backend: CpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> int |
     total, launch = launch_range(kernel, variant, accepted, "the CPU")
     upgrade = program.upgrade
     if upgrade is not None:
-        upgrade.before_launch(accepted, total * program.cost)
+        upgrade.before_launch(accepted, total, total * program.cost)
     if total >= program.large and variant.key.disjoint:
         program = _for_large(program, variant)
     check_workgroup_launch(kernel, variant, total)
@@ -109,27 +111,36 @@ def run(backend: CpuBackend, program: Program, slots: bytes, total: int, used: A
     if not total:
         return
     work = total * program.cost
-    functions = program.functions  # which stay while they run, though optimized ones may take their place
+    pool = None
     # Checked launches are serial, so that the violation they report is the first. Before a launch that
     # threads could be worth for, nobody asks how many there may be.
-    if (
-        work < _SMALL
-        or program.checks
-        or work < (pool := backend.pool).WORTH_FANNING_OUT
-        or pool.num_threads == 1
-    ):
-        functions.launch(slots, 0, total)
-        return
+    if work >= _SMALL and not program.checks:
+        pool = backend.pool
+        if work < pool.WORTH_FANNING_OUT or pool.num_threads == 1:
+            pool = None
+    upgrade = program.upgrade
+    if upgrade is not None and upgrade.are_uncertain:
+        if pool is None or pool.native is not None:
+            upgrade.run(total, lambda count: _runner(program, pool, slots, count, used))
+            return
+        upgrade.finish()  # an exception could arrive before Python's pool starts a part
+    _runner(program, pool, slots, total, used)(0, total)
+
+
+def _runner(
+    program: Program, pool: NativePool | Pool | None, slots: bytes, count: int, used: Any
+) -> Callable[[int, int], object]:
+    """What runs the iterations between two numbers, about ``count``: on ``pool``, or else in this thread.
+
+    It holds on to the code that it runs, though an optimized form may take its place.
+    """
+    functions = program.functions
+    if pool is None:
+        return partial(functions.launch, slots)
     address = ctypes.cast(ctypes.c_char_p(slots), ctypes.c_void_p).value or 0
-    groups = -(-total // program.group)
-    chunks = min(groups, pool.num_threads * _CHUNKS_PER_THREAD)
-    pool.run(
-        functions.address,
-        address,
-        total,
-        -(-groups // chunks) * program.group,
-        owner=(functions, slots, used),
-    )
+    groups = -(-count // program.group)
+    chunk = -(-groups // (pool.num_threads * _CHUNKS_PER_THREAD)) * program.group
+    return partial(pool.run, (functions, slots, used), functions.address, address, chunk)
 
 
 def read_result(program: Program, slots: bytes) -> int | float:

@@ -40,16 +40,16 @@ class _Job:
     call lies between claiming a chunk and noting it, or between noting its start and starting it.
     """
 
-    __slots__ = ("active", "chunk", "count", "launch", "left", "lock", "mine", "next", "owner", "slots")
+    __slots__ = ("active", "chunk", "end", "launch", "left", "lock", "mine", "next", "owner", "slots")
 
-    def __init__(self, address: int, slots: int, count: int, chunk: int, owner: object) -> None:
+    def __init__(self, owner: object, address: int, slots: int, chunk: int, low: int, high: int) -> None:
         self.launch = _LAUNCH(address)
         self.owner = owner
         self.slots = slots
-        self.count = count
         self.chunk = chunk
+        self.end = high
         self.lock = threading.Lock()
-        self.next = 0  # the first iteration that nobody has claimed
+        self.next = low  # the first iteration that nobody has claimed
         self.mine = [0, 0]  # the caller's chunk, see `work`
         self.active = 0  # workers that may be in compiled code
         self.left: SimpleQueue[None] = _new_queue()  # gets an item whenever one is no longer
@@ -64,7 +64,7 @@ class _Job:
             if low == high:
                 with self.lock:
                     low = self.next
-                    high = low + self.chunk if self.chunk < self.count - low else self.count
+                    high = low + self.chunk if self.chunk < self.end - low else self.end
                     mine[0], mine[1] = low, high
                     self.next = high
                 if low == high:
@@ -75,7 +75,7 @@ class _Job:
     def help(self) -> None:
         """What a worker does. One that comes late must not touch the launch, which may be over."""
         with self.lock:
-            if self.next == self.count:
+            if self.next == self.end:
                 return
             self.active += 1
         self.work([0, 0])
@@ -122,15 +122,12 @@ class NativePool:
     def __init__(self, num_threads: int) -> None:
         assert native.module is not None
         self.native = native.module.Pool(num_threads)
+        self.run = self.native.run  # see `Pool.run`
         self.num_threads = num_threads
         _pools.add(self)
 
     def _reset(self) -> None:
         self.native.forget()
-
-    def run(self, address: int, slots: int, count: int, chunk: int, owner: object = None) -> None:
-        """See `Pool.run`. ``owner`` is kept by the caller: nobody uses it once this returns."""
-        self.native.run(address, slots, count, chunk)
 
 
 @final
@@ -165,26 +162,27 @@ class Pool:
         for _ in range(getattr(self, "_workers", 0)):
             self._jobs.put(None)
 
-    def run(self, address: int, slots: int, count: int, chunk: int, owner: object = None) -> None:
-        """Runs the iterations [0, count) of a launch, ``chunk`` at a time, and returns when all are done.
+    def run(self, owner: object, address: int, slots: int, chunk: int, low: int, high: int) -> None:
+        """Runs the iterations [low, high) of a launch, ``chunk`` at a time, and returns when all are done.
 
         An exception that arrives meanwhile, such as a `KeyboardInterrupt`, is raised afterwards. (If
         another one follows within microseconds, workers may be busy for a moment longer.)
 
         Args:
+            owner: what keeps the code, the slots and the arrays in memory; workers hold on to it.
             address: of ``void launch(ptr slots, i64 lo, i64 hi)``.
             slots: the address of the argument slots.
-            count: the number of iterations.
-            chunk: how many a thread claims at once, at least 1.
-            owner: what keeps the code, the slots and the arrays in memory; workers hold on to it.
+            chunk: how many iterations a thread claims at once, at least 1.
+            low: the first iteration.
+            high: the end of the iterations.
         """
-        helpers = min(self.num_threads, -(-count // chunk)) - 1
+        helpers = min(self.num_threads, -(-(high - low) // chunk)) - 1
         # Workers cannot take the GIL back once the interpreter is shutting down.
         if helpers < 1 or sys.is_finalizing() or not self._fanned_out.acquire(blocking=False):
-            _LAUNCH(address)(slots, 0, count)
+            _LAUNCH(address)(slots, low, high)
             return
         try:
-            self._fan_out(_Job(address, slots, count, chunk, owner), helpers)
+            self._fan_out(_Job(owner, address, slots, chunk, low, high), helpers)
         finally:
             self._fanned_out.release()
 

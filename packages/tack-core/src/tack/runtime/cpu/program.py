@@ -63,14 +63,16 @@ def _streamed_bytes(kernel: ir.Kernel) -> int:
 
 
 class Functions:
-    """The functions of a program's machine code, which stays in memory as long as this does."""
+    """The functions of a program's machine code, which stays in memory as long as this or ``launch`` does."""
 
     __slots__ = ("address", "code", "launch", "result", "result_address")
 
     def __init__(self, artifact: bytes, about: dict[str, Any]) -> None:
         self.code = load_code(artifact, about["image"])
         self.address = self.code.address("launch")
-        self.launch = _LAUNCH(self.address)
+        launch: Any = _LAUNCH(self.address)
+        launch.code = self.code
+        self.launch = launch
         self.result_address = 0 if about["result"] is None else self.code.address("result")
         self.result = _RESULT(self.result_address) if self.result_address else None
 
