@@ -125,15 +125,18 @@ def _host() -> _Host:
 
 @contextlib.contextmanager
 def _parsed(text: str) -> Iterator[tuple[Any, Any]]:
-    """The module with this text, and its context, which it has for itself so that all of it is freed."""
+    """The module with this text, and its context, which it has for itself so that all of it is freed.
+
+    A context goes with its last module. Closed here, it could go before one that Ctrl-C kept from being closed.
+    """
     from llvmlite import binding
 
     from tack.stages import stage
 
-    with contextlib.ExitStack() as owned:
-        context = owned.enter_context(binding.create_context())
-        with stage("LLVM optimize"):
-            parsed = owned.enter_context(binding.parse_assembly(text, context))
+    context = binding.create_context()
+    with stage("LLVM optimize"):
+        parsed = binding.parse_assembly(text, context)
+    with parsed:
         # The optimizer's knowledge of the machine and of the C library hangs on these.
         parsed.triple, parsed.data_layout = _host().triple, _host().layout
         yield parsed, context
