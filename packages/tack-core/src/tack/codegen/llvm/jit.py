@@ -127,7 +127,7 @@ def _host() -> _Host:
 def _parsed(text: str) -> Iterator[tuple[Any, Any]]:
     """The module with this text, and its context, which it has for itself so that all of it is freed.
 
-    A context goes with its last module. Closed here, it could go before one that Ctrl-C kept from being closed.
+    A context goes with its last module. Closed here, it could go before one that Ctrl-C left open.
     """
     from llvmlite import binding
 
