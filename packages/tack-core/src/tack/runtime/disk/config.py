@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -130,22 +131,18 @@ def _default_directory() -> str | None:
 
 # --- Tack's own fingerprint -------------------------------------------------------------------
 
-_fingerprint: tuple[str | None] | None = None
 
-
+@functools.cache
 def fingerprint() -> str | None:
     """The digest of what this Tack is: the list of an installed one's files, or a source tree's files.
 
     None if its files cannot be read, as in a zip archive.
     """
-    global _fingerprint
-    if _fingerprint is None:
-        from tack.runtime.disk.content import blake2b
+    from tack.runtime.disk.content import checksum
 
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        data = _installed(root) or _source_tree(root)
-        _fingerprint = (blake2b(data).hexdigest() if data else None,)
-    return _fingerprint[0]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    data = _installed(root) or _source_tree(root)
+    return checksum(data).hex() if data else None
 
 
 def _installed(root: str) -> bytes | None:
@@ -174,6 +171,7 @@ def _source_tree(root: str) -> bytes | None:
     return b"".join(parts)
 
 
+@functools.cache
 def version_name() -> str | None:
     """The name of the directory of this Tack's entries: another Tack or Python never reads them."""
     from tack.runtime.disk.content import digest

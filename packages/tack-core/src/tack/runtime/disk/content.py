@@ -9,8 +9,6 @@ from __future__ import annotations
 import builtins
 import importlib
 import struct
-import sys
-from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -25,31 +23,36 @@ from tack.lang.device_class import Layout
 from tack.lang.kernel import Func
 from tack.lang.source import Source
 
-__all__ = ["Content", "class_funcs", "digest", "function_content", "layout_content", "value_content"]
+__all__ = [
+    "Content",
+    "checksum",
+    "class_funcs",
+    "digest",
+    "function_content",
+    "layout_content",
+    "value_content",
+]
 
 Content = Any
 
 _READ = (Func, int, float, np.number, np.bool_, ConstantTable)
 
 
-def _own(module: str, name: str) -> Callable[[Any], Any]:
-    """The interpreter's own hash function, which needs no OpenSSL and so loads at once."""
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except ImportError:
-        found = getattr(importlib.import_module("hashlib"), name)
-    function: Callable[[Any], Any] = found
-    return function
+try:  # the interpreter's own, which needs no OpenSSL and so loads at once
+    _blake2b: Any = importlib.import_module("_blake2").blake2b
+except (ImportError, AttributeError):
+    _blake2b = importlib.import_module("hashlib").blake2b
 
 
-sha256 = _own("_sha2" if sys.version_info >= (3, 12) else "_sha256", "sha256")
-blake2b = _own("_blake2", "blake2b")  # takes 0.4 of that one's time, which counts for much data
+def checksum(data: bytes | memoryview) -> bytes:
+    """The BLAKE2b hash of data, of 32 bytes. It takes a third of the time that SHA-256 does."""
+    found: bytes = _blake2b(data, digest_size=32).digest()
+    return found
 
 
-def digest(data: str | bytes) -> str:
-    """The SHA-256 of text or bytes, in hexadecimal."""
-    text: str = sha256(data.encode() if isinstance(data, str) else data).hexdigest()
-    return text
+def digest(text: str) -> str:
+    """The `checksum` of a text, in hexadecimal."""
+    return checksum(text.encode()).hex()
 
 
 # --- functions --------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The format of an entry and of a bundle: data only, checked before anything of it is used.
 
-An entry is a magic string with the format's number, the SHA-256 of the rest, and sections, each
+An entry is a magic string with the format's number, the BLAKE2b hash of the rest, and sections, each
 behind its length: the key as JSON, the facts as JSON, then texts and code. A bundle is the same
 with an index as its one checked section and the entries, each with its own checksum, behind it.
 """
@@ -11,12 +11,12 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tack.runtime.disk.content import digest, sha256
+from tack.runtime.disk.content import checksum, digest
 from tack.runtime.disk.fastjson import dumps, loads
 
 __all__ = ["FORMAT", "Key", "key_name", "key_text", "pack_bundle", "pack_entry", "read_bundle", "read_entry"]
 
-FORMAT = 1
+FORMAT = 2
 _MAGIC = b"tack\x00en" + bytes([FORMAT])
 _BUNDLE = b"tack\x00bu" + bytes([FORMAT])
 _HEAD = len(_MAGIC) + 32
@@ -40,7 +40,7 @@ def pack_entry(text: str, facts: Mapping[str, Any], sections: Sequence[bytes]) -
     """The bytes of an entry."""
     parts = [text.encode(), dumps(facts).encode(), *sections]
     rest = b"".join([piece for part in parts for piece in (_LENGTH.pack(len(part)), part)])
-    return b"".join([_MAGIC, sha256(rest).digest(), rest])
+    return b"".join([_MAGIC, checksum(rest), rest])
 
 
 def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any], list[bytes]] | None:
@@ -49,7 +49,7 @@ def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any
     ``text`` is the key that it must have.
     """
     rest = memoryview(data)[_HEAD:]
-    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != sha256(rest).digest():
+    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != checksum(rest):
         return None
     parts = []
     at = 0
@@ -74,7 +74,7 @@ def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any
 def pack_bundle(entries: Mapping[str, bytes]) -> bytes:
     """The bytes of a bundle of entries by file name."""
     index = dumps([[name, len(data)] for name, data in entries.items()]).encode()
-    head = [_BUNDLE, sha256(index).digest(), _LENGTH.pack(len(index)), index]
+    head = [_BUNDLE, checksum(index), _LENGTH.pack(len(index)), index]
     return b"".join([*head, *entries.values()])
 
 
@@ -89,7 +89,7 @@ def read_bundle(data: bytes) -> dict[str, memoryview]:
         raise ValueError("it is not a bundle of this version of Tack")
     (length,) = _LENGTH.unpack_from(view, _HEAD)
     index = bytes(view[_HEAD + 8 : _HEAD + 8 + length])
-    if sha256(index).digest() != bytes(view[len(_BUNDLE) : _HEAD]):
+    if checksum(index) != bytes(view[len(_BUNDLE) : _HEAD]):
         raise ValueError("it is damaged")
     entries = {}
     at = _HEAD + 8 + length

@@ -70,9 +70,9 @@ def lowered(kernel: Kernel, elements: Elements, layouts: Mapping[str, Layout]) -
         facts, sections = entry
         owners = initial_owners(kernel, layouts)
         if first_difference(owners, facts["records"]) is None:
-            identity, sources = _identity(key, facts["records"]), sources_of(owners)
+            sources = sources_of(owners)
             read = partial(_read, sections, sources)
-            return Lowered(None, read, facts=facts["template"], identity=identity, sources=sources)
+            return Lowered(None, read, facts=facts["template"], identity=facts["identity"], sources=sources)
         files.outdated()
     return _lower(kernel, elements, layouts, key)
 
@@ -90,8 +90,9 @@ def _lower(kernel: Kernel, elements: Elements, layouts: Mapping[str, Layout], ke
     if records is None or sections is None:
         return Lowered(template)
     facts = facts_of_template(template)
-    store().write(key, SUFFIX, {"records": records, "template": facts}, sections)
-    return Lowered(template, facts=facts, identity=_identity(key, records), sources=sources_of(owners))
+    identity = digest(key_text(key) + key_text([("records", records)]))
+    store().write(key, SUFFIX, {"identity": identity, "records": records, "template": facts}, sections)
+    return Lowered(template, facts=facts, identity=identity, sources=sources_of(owners))
 
 
 def _read(sections: list[bytes], sources: list[Source | None]) -> ir.Kernel:
@@ -103,7 +104,3 @@ def _read(sections: list[bytes], sources: list[Source | None]) -> ir.Kernel:
 def sources_of(owners: list[Any]) -> list[Source | None]:
     """The source of each owner that is a function."""
     return [owner.source if isinstance(owner, (Kernel, Func)) else None for owner in owners]
-
-
-def _identity(key: Key, records: list[Any]) -> str:
-    return digest(key_text(key) + key_text([("records", records)]))
