@@ -129,10 +129,13 @@ processor(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
     enum { COUNT = sizeof LEAVES / sizeof *LEAVES };
     uint32_t words[4 * COUNT + 1] = {0}, features = 0;
+    /* Virtual machines take several µs for each `cpuid`, so no more are asked for than there are leaves. */
+    uint32_t last = __get_cpuid_max(0, NULL), last_extended = __get_cpuid_max(0x80000000, NULL);
     for (int k = 0; k < COUNT; k++) {
-        uint32_t found[4] = {0};
-        __get_cpuid_count(LEAVES[k].leaf, LEAVES[k].subleaf, &found[0], &found[1], &found[2], &found[3]);
-        if (LEAVES[k].leaf == 1)
+        uint32_t leaf = LEAVES[k].leaf, found[4] = {0};
+        if (leaf <= (leaf < 0x80000000 ? last : last_extended))
+            __cpuid_count(leaf, LEAVES[k].subleaf, found[0], found[1], found[2], found[3]);
+        if (leaf == 1)
             features = found[2];
         for (int n = 0; n < 4; n++)
             words[4 * k + n] = found[n] & LEAVES[k].masks[n];

@@ -126,10 +126,7 @@ def _recorded() -> str | None:
     if len(records) != 1:
         return None
     with open(os.path.join(site, records[0], "RECORD"), "rb") as file:
-        lines = file.read().decode(errors="replace").splitlines()
-    found = [
-        line
-        for line in lines
-        if line.startswith("llvmlite/binding/") and line.partition(",")[0].endswith((".so", ".dylib", ".dll"))
-    ]
-    return found[0] if len(found) == 1 and "sha256=" in found[0] else None
+        lines = file.read().split(b"\n")
+    own = [line.strip() for line in lines if line.startswith(b"llvmlite/binding/")]
+    found = [line for line in own if line.partition(b",")[0].endswith((b".so", b".dylib", b".dll"))]
+    return found[0].decode(errors="replace") if len(found) == 1 and b"sha256=" in found[0] else None

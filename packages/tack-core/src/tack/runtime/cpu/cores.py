@@ -28,7 +28,8 @@ def default_threads() -> int:
                 f"use an integer between 1 and {_MAX_THREADS}"
             )
         return number
-    return math.ceil(min(_physical_cores("/"), _quota("/"), _MAX_THREADS))
+    cores = min(_physical_cores("/"), _MAX_THREADS)
+    return cores if cores == 1 else math.ceil(min(cores, _quota("/")))
 
 
 def _physical_cores(root: str) -> int:
@@ -47,39 +48,44 @@ def _physical_cores(root: str) -> int:
 
 def _quota(root: str) -> float:
     """How many processors' worth of time the process's control groups grant it."""
-    quota = math.inf
+    groups = {}  # each once, since reading a file of the kernel's takes 50 µs
     for line in _text(root, "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2
-            mounts = ["sys/fs/cgroup"]
+        if not controllers:
+            mounts, quota_of = ["sys/fs/cgroup"], _second_version
         elif "cpu" in controllers.split(","):
-            mounts = [f"sys/fs/cgroup/{controllers}", "sys/fs/cgroup/cpu"]
+            mounts, quota_of = [f"sys/fs/cgroup/{controllers}", "sys/fs/cgroup/cpu"], _first_version
         else:
             continue
+        names = [name for name in path.split("/") if name]
         for mount in mounts:
             # A limit of any group above counts too. Inside a container the path may not be visible.
-            groups = path.strip("/").split("/")
-            for depth in range(len(groups) + 1):
-                quota = min(quota, _group_quota(os.path.join(root, mount, *groups[:depth])))
-    return quota
+            for depth in range(len(names) + 1):
+                groups[os.path.join(root, mount, *names[:depth])] = quota_of
+    return min([quota_of(directory) for directory, quota_of in groups.items()], default=math.inf)
 
 
-def _group_quota(directory: str) -> float:
+def _second_version(directory: str) -> float:
     """The quota of one control group, infinite if it sets none."""
-    text = _text(directory, "cpu.max") or " ".join(
-        (_text(directory, "cpu.cfs_quota_us"), _text(directory, "cpu.cfs_period_us"))
-    )
-    try:
-        limit, period = (int(word) for word in text.split())
-    except ValueError:  # "max", or nothing there
-        return math.inf
-    return limit / period if limit > 0 and period > 0 else math.inf
+    limit, _, period = _text(directory, "cpu.max").partition(" ")  # "max 100000" if there is none
+    return _ratio(limit, period)
+
+
+def _first_version(directory: str) -> float:
+    limit = _text(directory, "cpu.cfs_quota_us")  # -1 if there is none
+    return _ratio(limit, _text(directory, "cpu.cfs_period_us")) if limit.isdecimal() else math.inf
+
+
+def _ratio(limit: str, period: str) -> float:
+    if limit.isdecimal() and period.isdecimal() and int(limit) and int(period):
+        return int(limit) / int(period)
+    return math.inf
 
 
 def _text(folder: str, name: str) -> str:
     """The contents of a small system file, or nothing if it cannot be read."""
     try:
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            return file.read().strip()
+        with open(os.path.join(folder, name), "rb", buffering=0) as file:
+            return file.read().decode().strip()
     except (OSError, ValueError):
         return ""
