@@ -221,7 +221,7 @@ def param_types(
     for param, arg in zip(facts.params, args, strict=True):
         if type(arg) is Array:
             dtype = arg.scalar
-            if dtype not in backend.supported_dtypes:
+            if dtype not in backend.dtype_set:
                 message = backend.lacks(dtype, f" for '{param.name}'")
                 raise TypeError(f"kernel '{kernel.__name__}': {message}")
             if param.pinned is not None:
@@ -314,11 +314,10 @@ def slot_of(backend: Backend, kernel: Kernel) -> Slot:
 
 
 def facts_of(backend: Backend, slot: Slot, kernel: Kernel, call: Expanded) -> TemplateFacts:
-    """The facts of the template for a call, which is made if need be, and logged if it is to be."""
+    """The facts of the template for a call, which is made if need be."""
     key = (call.elements, call.key)
     facts = slot.facts.get(key)
     if facts is None:
-        logs = settings.logs()
         start = perf_counter()
         try:
             with uncollected():
@@ -328,10 +327,6 @@ def facts_of(backend: Backend, slot: Slot, kernel: Kernel, call: Expanded) -> Te
             raise
         facts.seconds = perf_counter() - start
         slot.facts[key] = facts
-        if logs and facts.lowered.from_disk:
-            from tack.runtime.compile_log import template_read
-
-            template_read(kernel, facts.seconds)
     return facts
 
 
@@ -423,7 +418,11 @@ def _made(
     """The variant from the disk cache, or built and stored there; logged if it is to be."""
     from tack.runtime.disk import variants as stored
 
-    logs = settings.logs()  # a bad setting raises before anything is done
+    logs = settings.logs()  # a bad setting raises before anything is compiled
+    if logs and facts.seconds and facts.lowered.from_disk:
+        from tack.runtime.compile_log import template_read
+
+        template_read(kernel, facts.seconds)
     start = perf_counter()
     variant = stored.load(backend, facts, key, args)
     times = {"front end": facts.seconds}
