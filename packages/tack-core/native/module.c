@@ -169,6 +169,7 @@ static PyMethodDef methods[] = {
     {"resolve", resolve, METH_VARARGS, "The variant that a call would run natively, or None."},
     {"run_rows", run_rows, METH_VARARGS, "Runs the steps of a graph."},
     {"read_back", read_back, METH_O, "What dispatch reads of a NumPy array."},
+    {"last_line", last_line, METH_VARARGS, "The last line that code comes from."},
     {"class_attributes", class_attributes, METH_O, "What layouts read of a class."},
     {NULL, NULL, 0, NULL},
 };

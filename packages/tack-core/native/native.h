@@ -329,5 +329,6 @@ extern PyType_Spec array_spec, kernel_spec, pool_spec, table_spec;
 
 int64_t *read_ints(PyObject *sequence, int *count);
 PyObject *read_back(PyObject *module, PyObject *arg);
+PyObject *last_line(PyObject *module, PyObject *args);
 
 #endif

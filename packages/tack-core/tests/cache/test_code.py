@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
+import inspect
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -14,8 +22,10 @@ from tack.ir.printer import to_text
 from tack.ir.traversal import walk
 from tack.lang.lower import lower_kernel
 from tack.lang.source import Source
+from tack.runtime import native
 from tack.runtime.bounds import compile_bounds
-from tack.runtime.disk.code import from_sections, to_sections
+from tack.runtime.disk import content
+from tack.runtime.disk.code import _pack, _unpack, from_sections, to_sections
 from tack.runtime.launch import backend_of
 from tack.runtime.ranges import range_data, range_function
 
@@ -136,3 +146,63 @@ def test_launch_ranges_as_data(text: str, tmp_path: Any) -> None:
 def test_data_brings_in_no_code(data: Any) -> None:
     with pytest.raises((ValueError, KeyError)):
         range_function([data])
+
+
+@pytest.mark.parametrize("largest", [1, 2**15 - 1, 2**15, 2**31 - 1])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_places_are_packed_without_loss(largest: int, count: int) -> None:
+    own = [["tack.lang.sampling", "trilinear"]]
+    rows = [[k, -k, largest, 4, 5, k - 1] for k in range(count)]
+    places = [-1, *range(count), largest]
+    assert _unpack(_pack(own, rows, places)) == (own, [tuple(row) for row in rows], tuple(places))
+
+
+MARGINS = '''\
+def f(x):
+    if x: return (1,
+2)
+    return x
+
+def g(x):
+    """A text
+that goes on
+"""
+
+def h(a, b):
+    return a.real + (
+b
+.imag)
+
+class C:
+    def m(self): pass
+async def nothing(): ...
+def wide():
+''' + "\n" * 70 + "    return [\n" + "1,\n" * 300 + "]\n"  # fmt: skip
+
+
+def _code_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _code_in(inner)
+
+
+def test_the_last_line_of_code_is_that_of_its_positions() -> None:
+    """The extension reads the interpreter's own table of lines, whose format is the interpreter's affair."""
+    assert (native.module is not None and sys.version_info < (3, 15)) == content._READS_LINES
+    texts = [MARGINS, *(Path(m.__file__).read_text() for m in (argparse, ast, inspect, tack.dtypes))]
+    for text in texts:
+        for code in _code_in(compile(text, "text", "exec")):
+            ends = [end for _, end, _, _ in code.co_positions() if end is not None]
+            assert content._last_line(code) == max(ends, default=0)
+
+
+@pytest.mark.skipif(native.module is None, reason="needs the extension")
+def test_no_table_of_lines_leads_astray() -> None:
+    assert native.module is not None
+    noise = random.Random(5)
+    for length in range(40):
+        for _ in range(200):
+            last = native.module.last_line(noise.randbytes(length), 7)
+            assert isinstance(last, int)  # whatever it says, it reads no further
+    assert native.module.last_line(b"", 7) == 0

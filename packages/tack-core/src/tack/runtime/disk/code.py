@@ -1,12 +1,14 @@
 """Kernels in both forms of the IR as sections of an entry: their text, and the places in source.
 
 The text leaves positions out. They are kept beside it, counted from the first line of the function
-that they are in, so that an entry fits the function wherever it has moved to in its file.
+that they are in, so that an entry fits the function wherever it has moved to in its file. There are as
+many as nodes, so they are packed: a line of JSON says how, and integers follow.
 """
 
 from __future__ import annotations
 
 import importlib
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from tack.ir import nodes as ir
 
 __all__ = ["from_sections", "to_sections"]
+
+_FIELDS = 6  # of a place: function, line, column, last line, last column, call
 
 
 def to_sections(kernel: ir.Kernel, sources: Sequence[Source | None]) -> list[bytes] | None:
@@ -29,8 +33,7 @@ def to_sections(kernel: ir.Kernel, sources: Sequence[Source | None]) -> list[byt
         places = [writer.place(node.loc) for node in walk(kernel)]
     except LookupError:
         return None
-    about = {"own": writer.own, "locs": writer.locs, "places": places}
-    return [to_text(kernel).encode(), dumps(about).encode()]
+    return [to_text(kernel).encode(), _pack(writer.own, writer.locs, places)]
 
 
 class _Writer:
@@ -72,20 +75,36 @@ def _own_function(source: Source) -> list[str]:
     return [sampling.__name__, source.name]
 
 
-def from_sections(sections: Sequence[bytes], sources: Sequence[Source | None]) -> ir.Kernel:
+def _pack(own: list[list[str]], locs: list[list[int]], places: list[int]) -> bytes:
+    """Tack's own functions, the places, and for each node which one it is at."""
+    numbers = [number for row in locs for number in row] + places
+    kind = "h" if min(numbers) >= -(1 << 15) and max(numbers) < 1 << 15 else "i"
+    return dumps([own, kind, len(locs)]).encode() + b"\n" + struct.pack(f"<{len(numbers)}{kind}", *numbers)
+
+
+def _unpack(section: bytes) -> tuple[list[list[str]], list[tuple[int, ...]], tuple[int, ...]]:
+    """What `_pack` packed."""
+    head, _, packed = section.partition(b"\n")
+    own, kind, count = loads(head.decode())
+    numbers = struct.unpack(f"<{len(packed) // struct.calcsize(kind)}{kind}", packed)
+    end = _FIELDS * count
+    return own, [numbers[at : at + _FIELDS] for at in range(0, end, _FIELDS)], numbers[end:]
+
+
+def from_sections(sections: Sequence[bytes | memoryview], sources: Sequence[Source | None]) -> ir.Kernel:
     """The kernel that `to_sections` wrote; ``sources`` are this process's."""
     from tack.ir.parser import parse
     from tack.ir.traversal import walk
 
-    kernel = parse(sections[0].decode())
-    about = loads(sections[1].decode())
-    own = [getattr(importlib.import_module(module), name).source for module, name in about["own"]]
+    kernel = parse(str(sections[0], "utf-8"))
+    names, rows, places = _unpack(bytes(sections[1]))
+    own = [getattr(importlib.import_module(module), name).source for module, name in names]
     everything = [*sources, *own]
     locs: list[Loc] = []
-    for source, line, col, end_line, end_col, caller in about["locs"]:
+    for source, line, col, end_line, end_col, caller in rows:
         found = everything[source]
         outer = locs[caller] if caller >= 0 else None
         locs.append(Loc(found, line + found.first, col, end_line + found.first, end_col, outer))
-    for node, place in zip(walk(kernel), about["places"], strict=True):
+    for node, place in zip(walk(kernel), places, strict=True):
         node.loc = locs[place] if place >= 0 else None
     return kernel

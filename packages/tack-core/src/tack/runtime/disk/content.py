@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import struct
+import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ from tack.lang.builtins import meaning_of
 from tack.lang.device_class import Layout
 from tack.lang.kernel import Func
 from tack.lang.source import Source
+from tack.runtime.native import module as native
 
 __all__ = [
     "Content",
@@ -35,6 +37,8 @@ __all__ = [
 
 Content = Any
 
+# Whether the extension knows this Python's table of lines, which it reads in a fiftieth of the time.
+_READS_LINES = hasattr(native, "last_line") and sys.version_info < (3, 15)
 _READ = (Func, int, float, np.number, np.bool_, ConstantTable)
 
 
@@ -75,6 +79,9 @@ def definition_text(source: Source) -> str:
 
 def _last_line(code: CodeType) -> int:
     """The last line that a function's instructions come from; 0 if none has a line."""
+    if _READS_LINES and native is not None:
+        last: int = native.last_line(code.co_linetable, code.co_firstlineno)
+        return last
     ends = {end for _, end, _, _ in code.co_positions() if end is not None}
     return max(ends or {line for _, _, line in code.co_lines() if line is not None}, default=0)
 
@@ -120,6 +127,9 @@ def value_content(value: Any, outer: tuple[Any, ...] = ()) -> Content:
     """The content of what a name in a kernel's source is bound to, or None."""
     if value is UNBOUND:
         return ["unbound"]
+    meaning = meaning_of(value)
+    if meaning is not None:
+        return ["builtin", meaning.name]
     if isinstance(value, Func):
         if value.function in outer:
             return ["func", "recursive"]
@@ -140,10 +150,7 @@ def value_content(value: Any, outer: tuple[Any, ...] = ()) -> Content:
 
 
 def _host_content(value: Any) -> Content:
-    """The content of a function or type of the host that has a meaning in kernels."""
-    meaning = meaning_of(value)
-    if meaning is not None:
-        return ["builtin", meaning.name]
+    """The content of another function or type of the host that has a meaning in kernels."""
     kind = getattr(value, "__self__", None)
     if isinstance(kind, VectorType):  # vec3.identity
         return ["method", kind.name, value.__name__]

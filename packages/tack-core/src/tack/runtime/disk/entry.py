@@ -43,15 +43,17 @@ def pack_entry(text: str, facts: Mapping[str, Any], sections: Sequence[bytes]) -
     return b"".join([_MAGIC, checksum(rest), rest])
 
 
-def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any], list[bytes]] | None:
-    """The key's text, the facts and the other sections; None if the entry is damaged.
+def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any], list[memoryview]] | None:
+    """The key's text, the facts and the other sections, which stay where they are in ``data``.
+
+    None if the entry is damaged.
 
     ``text`` is the key that it must have.
     """
     rest = memoryview(data)[_HEAD:]
     if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != checksum(rest):
         return None
-    parts = []
+    parts: list[memoryview] = []
     at = 0
     while at < len(rest):
         if at + 8 > len(rest):
@@ -60,12 +62,12 @@ def read_entry(data: bytes, text: str | None = None) -> tuple[str, dict[str, Any
         at += 8 + length
         if at > len(rest):
             return None
-        parts.append(bytes(rest[at - length : at]))
+        parts.append(rest[at - length : at])
     try:
-        found = parts[0].decode()
+        found = str(parts[0], "utf-8")
         if text is not None and found != text:
             return None
-        facts = loads(parts[1].decode())
+        facts = loads(str(parts[1], "utf-8"))
     except (IndexError, ValueError):
         return None
     return (found, facts, parts[2:]) if isinstance(facts, dict) else None

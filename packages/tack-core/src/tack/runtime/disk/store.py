@@ -121,7 +121,7 @@ class Store:
 
     # --- reading ---
 
-    def read(self, key: Key, suffix: str) -> tuple[dict[str, Any], list[bytes]] | None:
+    def read(self, key: Key, suffix: str) -> tuple[dict[str, Any], list[memoryview]] | None:
         """The facts and sections of the entry with this key, or None."""
         if not self.usable:
             return None
@@ -141,7 +141,7 @@ class Store:
         self.counts["hits"] -= 1
         self.counts["misses"] += 1
 
-    def peek(self, key: Key, suffix: str) -> tuple[dict[str, Any], list[bytes]] | None:
+    def peek(self, key: Key, suffix: str) -> tuple[dict[str, Any], list[memoryview]] | None:
         """As `read`, but counts nothing."""
         counts = dict(self.counts)
         found = self.read(key, suffix)

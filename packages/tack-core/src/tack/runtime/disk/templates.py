@@ -95,7 +95,7 @@ def _lower(kernel: Kernel, elements: Elements, layouts: Mapping[str, Layout], ke
     return Lowered(template, facts=facts, identity=identity, sources=sources_of(owners))
 
 
-def _read(sections: list[bytes], sources: list[Source | None]) -> ir.Kernel:
+def _read(sections: list[memoryview], sources: list[Source | None]) -> ir.Kernel:
     from tack.runtime.disk.code import from_sections
 
     return from_sections(sections, sources)

@@ -57,7 +57,7 @@ def load(backend: Backend, facts: TemplateFacts, key: VariantKey, args: Sequence
         return from_sections(sections, facts.lowered.sources)
 
     try:
-        payload = backend.load_variant(read, sections[2], tuple(args))
+        payload = backend.load_variant(read, bytes(sections[2]), tuple(args))
     except (LookupError, RuntimeError, TypeError, ValueError):  # whatever it is, compiling is right
         payload = None
     if payload is None:
