@@ -69,13 +69,15 @@ def range_function(ranges: list[Any]) -> Bounds:
 
 
 def _dimension(start: Any, stop: Any, step: Any) -> Callable[[Sequence[Any]], tuple[int, int, int]]:
-    begin, end, step = _function(start), _function(stop), int(step)
+    end, step = _function(stop), int(step)
 
-    def dimension(args: Sequence[Any]) -> tuple[int, int, int]:
-        first, last = begin(args), end(args)
+    def dimension(first: int, last: int) -> tuple[int, int, int]:
         return first, step, (last - first + step - 1) // step if last > first else 0
 
-    return dimension
+    if type(start) is int:
+        return lambda args: dimension(start, end(args))
+    begin = _function(start)
+    return lambda args: dimension(begin(args), end(args))
 
 
 def _function(data: Any) -> Callable[[Sequence[Any]], int]:

@@ -83,7 +83,7 @@ def _group_free(path: str) -> int | None:
 
 def _read(path: str) -> str | None:
     try:
-        with open(path) as file:
-            return file.read()
+        with open(path, "rb", buffering=0) as file:  # a text file takes twice as long to open
+            return file.read().decode()
     except OSError:
         return None
