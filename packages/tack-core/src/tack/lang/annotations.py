@@ -14,25 +14,28 @@ from tack.lang.source import parse
 if TYPE_CHECKING:
     from tack.lang.kernel import Kernel
 
-__all__ = ["annotated_type", "dtype_of_annotation", "resolve_annotation", "return_type", "vector_params"]
+__all__ = ["annotated_types", "dtype_of_annotation", "resolve_annotation", "return_type", "vector_params"]
 
 
 def vector_params(kernel: Kernel) -> dict[str, VectorType]:
     """The parameters of a kernel that are annotated with a vector type."""
-    found = {}
-    for name in kernel.params:
-        kind = annotated_type(kernel.function, name)
-        if isinstance(kind, VectorType):
+    kinds = annotated_types(kernel.function)
+    return {p: kind for p in kernel.params if isinstance(kind := kinds.get(p), VectorType)}
+
+
+def annotated_types(function: Any) -> dict[str, DType | VectorType]:
+    """The types that a function's annotations name, by parameter, and "return"; no other annotations."""
+    found: dict[str, DType | VectorType] = {}
+    meanings: dict[str, Any] = {}  # of texts: most parameters have the same
+    for name, value in function.__annotations__.items():
+        if isinstance(value, str):
+            if value not in meanings:
+                meanings[value] = resolve_annotation(function, value)
+            value = meanings[value]
+        kind = value if isinstance(value, VectorType) else dtype_of_annotation(value)
+        if kind is not None:
             found[name] = kind
     return found
-
-
-def annotated_type(function: Any, name: str) -> DType | VectorType | None:
-    """The type that a parameter's annotation names; None for any other annotation."""
-    value = function.__annotations__.get(name)
-    if isinstance(value, str):
-        value = resolve_annotation(function, value)
-    return value if isinstance(value, VectorType) else dtype_of_annotation(value)
 
 
 def return_type(function: Any) -> DType | None:

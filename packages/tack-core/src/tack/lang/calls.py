@@ -30,7 +30,7 @@ from tack.ir.nodes import (
     Sample,
     Unary,
 )
-from tack.lang.annotations import annotated_type
+from tack.lang.annotations import annotated_types
 from tack.lang.bindings import UNBOUND, Bindings
 from tack.lang.builtins import ATOMICS, Builtin, Construct, meaning_of
 from tack.lang.expressions import Expressions
@@ -409,7 +409,8 @@ class Calls(Expressions):
             function = func.function
             code = function.__code__
             params = list(code.co_varnames[: code.co_argcount])
-            pinned = {param: annotated_type(function, param) for param in params}
+            kinds = annotated_types(function)
+            pinned = {param: kinds.get(param) for param in params}
             assigned = assigned_names(func.source.tree.body)
             found = self.callees[func] = Callee(Bindings(function), params, pinned, assigned)
         return found

@@ -12,7 +12,7 @@ from tack.errors import UnsupportedSyntaxError, diagnostic
 from tack.ir.nodes import Assign, Parallel, Param, Parameter, Range, Stmt
 from tack.ir.nodes import Kernel as KernelIR
 from tack.ir.traversal import replace
-from tack.lang.annotations import annotated_type, return_type
+from tack.lang.annotations import annotated_types, return_type
 from tack.lang.bindings import Bindings
 from tack.lang.device_class import Layout
 from tack.lang.kernel import Elements, Kernel
@@ -91,7 +91,7 @@ class KernelLowering(Statements):
         if layout is not None:
             self.frame.names[arg.arg] = Instance(arg.arg, layout)
             return self.instance_parameters(arg.arg, layout, loc)
-        kind = annotated_type(kernel.function, arg.arg)
+        kind = annotated_types(kernel.function).get(arg.arg)
         if not isinstance(kind, VectorType):
             width = prod(self.elements.get(arg.arg, ()))
             self.frame.names[arg.arg] = ParamName(arg.arg, self.elements.get(arg.arg, ()))

@@ -17,7 +17,7 @@ import numpy as np
 
 from tack.constants import ConstantFloat, ConstantInt, ConstantTable
 from tack.dtypes import DType, VectorType
-from tack.lang.annotations import annotated_type, return_type
+from tack.lang.annotations import annotated_types, return_type
 from tack.lang.bindings import UNBOUND
 from tack.lang.builtins import meaning_of
 from tack.lang.device_class import Layout
@@ -101,11 +101,7 @@ def function_content(function: FunctionType, source: Source, outer: tuple[Any, .
         if content is None:
             return None
         cells.append([name, content])
-    kinds = [
-        [name, str(kind)]
-        for name in (*function.__annotations__,)
-        if (kind := annotated_type(function, name)) is not None
-    ]
+    kinds = [[name, str(kind)] for name, kind in annotated_types(function).items()]
     defaults = [value_content(v) or ["other", type(v).__name__] for v in function.__defaults__ or ()]
     result = return_type(function)
     if source.digest is None:

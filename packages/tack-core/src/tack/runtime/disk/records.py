@@ -14,7 +14,7 @@ from typing import Any
 
 from tack.lang.bindings import Bindings, Reading, attribute_of
 from tack.lang.kernel import Func, Kernel
-from tack.runtime.disk.content import value_content
+from tack.runtime.disk.content import Content, value_content
 
 __all__ = ["Owner", "Record", "first_difference", "records_of"]
 
@@ -66,6 +66,7 @@ def _key(value: Owner) -> Any:
 def first_difference(owners: list[Owner], records: Iterable[Record]) -> str | None:
     """The name that no longer means what it did, or None; ``owners`` grows as it did then."""
     bindings: dict[int, Bindings] = {}
+    functions: dict[Any, Content] = {}  # several owners may call one
     for at, name, content, which in records:
         owner = owners[at]
         if isinstance(owner, ModuleType):
@@ -74,7 +75,11 @@ def first_difference(owners: list[Owner], records: Iterable[Record]) -> str | No
             if at not in bindings:
                 bindings[at] = Bindings(owner.function)
             value = bindings[at].name(name)
-        if value_content(value) != content:
+        if not isinstance(value, Func):
+            found = value_content(value)
+        elif (found := functions.get(value)) is None:
+            found = functions[value] = value_content(value)
+        if found != content:
             return _label(owner, name)
         if which == len(owners):
             owners.append(value)
