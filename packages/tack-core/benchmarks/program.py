@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,10 @@ def first_pass() -> dict[str, float]:
     return {**found, "second pass": time.perf_counter() - start}
 
 
-def measure(rounds: int, folder: Path) -> dict[str, list[dict[str, float]]]:
+MODES = ("tiered", "optimized", "disk cache")
+
+
+def measure(rounds: int, chosen: Sequence[str], folder: Path) -> dict[str, list[dict[str, float]]]:
     """What `first_pass` gives in processes of each kind; a first round fills the caches."""
     from startup import install
 
@@ -115,16 +119,16 @@ def measure(rounds: int, folder: Path) -> dict[str, list[dict[str, float]]]:
     installed.mkdir()
     install(installed)
     cached = {"TACK_CACHE": "write", "TACK_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": str(installed)}
-    modes = {
+    variables = {
         "tiered": {"TACK_CACHE": "off", "TACK_CPU_COMPILE": "tiered"},
         "optimized": {"TACK_CACHE": "off", "TACK_CPU_COMPILE": "optimized"},
         "disk cache": {**cached, "TACK_CPU_COMPILE": "optimized"},
     }
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in modes}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for turn in range(rounds + 1):
-        for name, variables in modes.items():
-            environment = {**inherited, "TACK_LOG": "off", **variables}
+        for name in chosen:
+            environment = {**inherited, "TACK_LOG": "off", **variables[name]}
             command = [sys.executable, __file__, "--here"]
             done = subprocess.run(command, env=environment, capture_output=True, check=True)
             if turn:
@@ -135,11 +139,13 @@ def measure(rounds: int, folder: Path) -> dict[str, list[dict[str, float]]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="The first pass of 18 kernels.")
     parser.add_argument("--rounds", type=int, default=7, help="processes of each kind")
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="which kinds (all)")
+    args = parser.parse_args()
+    rounds = args.rounds
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(rounds, Path(folder))
+        found = measure(rounds, args.modes, Path(folder))
     print(f"ms, the least and the median of {rounds} processes")
-    for name in found["tiered"][0]:
+    for name in found[args.modes[0]][0]:
         cells = []
         for mode, times in found.items():
             values = [1e3 * each[name] for each in times]
