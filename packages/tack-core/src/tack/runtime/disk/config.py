@@ -138,11 +138,11 @@ def fingerprint() -> str | None:
 
     None if its files cannot be read, as in a zip archive.
     """
-    from tack.runtime.disk.content import checksum
+    from tack.runtime.disk.content import blake2b
 
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     data = _installed(root) or _source_tree(root)
-    return checksum(data).hex() if data else None
+    return blake2b(data).hexdigest() if data else None
 
 
 def _installed(root: str) -> bytes | None:

@@ -1,6 +1,6 @@
 """The format of an entry and of a bundle: data only, checked before anything of it is used.
 
-An entry is a magic string with the format's number, the BLAKE2b hash of the rest, and sections, each
+An entry is a magic string with the format's number, the SHA-256 of the rest, and sections, each
 behind its length: the key as JSON, the facts as JSON, then texts and code. A bundle is the same
 with an index as its one checked section and the entries, each with its own checksum, behind it.
 """
