@@ -326,7 +326,11 @@ def facts_of(backend: Backend, slot: Slot, kernel: Kernel, call: Expanded) -> Te
             _note_failure(backend, kernel, error)
             raise
         facts.seconds = perf_counter() - start
-        slot.facts[key] = facts
+        slot.facts[key] = facts  # before it is logged, since a handler may call the kernel
+        if facts.lowered.from_disk and settings.logs():
+            from tack.runtime.compile_log import template_read
+
+            template_read(kernel, facts.seconds)
     return facts
 
 
@@ -419,10 +423,6 @@ def _made(
     from tack.runtime.disk import variants as stored
 
     logs = settings.logs()  # a bad setting raises before anything is compiled
-    if logs and facts.seconds and facts.lowered.from_disk:
-        from tack.runtime.compile_log import template_read
-
-        template_read(kernel, facts.seconds)
     start = perf_counter()
     variant = stored.load(backend, facts, key, args)
     times = {"front end": facts.seconds}
