@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tack.codegen.cost import longest_cost
 from tack.codegen.llvm import iteration_cost
 from tack.ir.parser import parse
 
@@ -58,3 +59,28 @@ def test_index_arithmetic_is_nearly_free_but_gathers_are_not() -> None:
     assert cost("%v = x[add(mul(%i, 3:i64), mul(%i, %i))]") == pytest.approx(plain)
     assert cost("%v = x[add(n[%i], 1:i64)]") > plain
     assert cost("%v = x[floordiv(%i, 3:i64)]") > plain + 1
+
+
+def test_loops_of_unknown_length_may_be_longer() -> None:
+    """Those alone, and those outside the parallel loop too."""
+    sine = "for %j in (0:i64, {}, 1:i64) {{\n %v = call.sin(%v)\n }}"
+    text = """kernel k(x: f32[], n: i64) {{
+      local i: i64
+      local j: i64
+      local v: f32
+      %v = 1.0:f32
+      {before}
+      parallel i in (0:i64, dim(x, 0), 1:i64) {{
+        {body}
+      }}
+    }}"""
+
+    def longest(trips: int, before: str, body: str) -> float:
+        return longest_cost(parse(text.format(before=before, body=body)), trips)
+
+    fixed, unknown = sine.format("1000:i64"), sine.format("$n")
+    assert longest(5000, "", fixed) == longest(0, "", fixed)
+    assert longest(5000, "", unknown) == pytest.approx(5 * longest(1000, "", unknown), rel=0.01)
+    assert longest(1000, "", fixed + "\n" + unknown) == pytest.approx(2 * longest(0, "", fixed), rel=0.01)
+    assert longest(5000, unknown, "") == pytest.approx(longest(5000, "", unknown))
+    assert longest(3, "", unknown) == longest(0, "", unknown) > 0

@@ -37,7 +37,7 @@ from tack.ir.nodes import (
 )
 from tack.ir.traversal import children, nodes_of, walk, walk_statements
 
-__all__ = ["UNKNOWN_TRIPS", "is_bounded", "iteration_cost", "unknown_depth"]
+__all__ = ["has_known_lengths", "is_bounded", "iteration_cost", "longest_cost"]
 
 # Nanoseconds, between those of vectorized and of scalar code, without cache misses; functions as vectorized.
 _OPERATION = 0.1
@@ -71,28 +71,23 @@ UNKNOWN_TRIPS = 16
 
 def iteration_cost(kernel: Kernel) -> float:
     """Nanoseconds that one iteration of the parallel loop of a typed kernel takes, roughly."""
-    return _OPERATION + _body(kernel.loop.body)
+    return _OPERATION + _body(kernel.loop.body, UNKNOWN_TRIPS)
+
+
+def longest_cost(kernel: Kernel, trips: int) -> float:
+    """The same, and what is outside, where loops of unknown length run ``trips`` times if that is more."""
+    body = (*kernel.before, *kernel.loop.body, *kernel.after)
+    return _OPERATION + _body(body, max(trips, UNKNOWN_TRIPS))
 
 
 def is_bounded(kernel: Kernel) -> bool:
     """Whether the estimate cannot be far below the truth: it has seen every loop, and its length."""
     inside = sum(isinstance(n, For) for n in walk_statements(kernel.loop))
-    return _has_known_lengths(kernel) and len(nodes_of(kernel, For)) == inside
+    return has_known_lengths(kernel) and len(nodes_of(kernel, For)) == inside
 
 
-def unknown_depth(kernel: Kernel) -> int:
-    """How deep loops nest of which the estimate takes ``UNKNOWN_TRIPS`` for the length."""
-    if _has_known_lengths(kernel):
-        return 0
-    return max(map(_depth, (*kernel.before, kernel.loop, *kernel.after)))
-
-
-def _depth(node: Node) -> int:
-    deepest = max((_depth(s) for field in node._bodies for s in getattr(node, field)), default=0)
-    return deepest + (isinstance(node, While) or (isinstance(node, For) and not _has_constant_range(node)))
-
-
-def _has_known_lengths(kernel: Kernel) -> bool:
+def has_known_lengths(kernel: Kernel) -> bool:
+    """Whether constants tell how often each loop runs at most."""
     return not nodes_of(kernel, While) and all(map(_has_constant_range, nodes_of(kernel, For)))
 
 
@@ -100,18 +95,20 @@ def _has_constant_range(loop: For) -> bool:
     return _most_trips(loop.range) is not None
 
 
-def _body(body: tuple[Stmt, ...]) -> float:
-    return sum(map(_statement, body))
+def _body(body: tuple[Stmt, ...], trips: int) -> float:
+    return sum(_statement(statement, trips) for statement in body)
 
 
-def _statement(node: Stmt) -> float:
+def _statement(node: Stmt, trips: int) -> float:
     if isinstance(node, For):
-        return _parts(node.range) + _trips(node.range) * (_OPERATION + _body(node.body))
+        most = _most_trips(node.range)
+        rounds = trips if most is None else most
+        return _parts(node.range) + rounds * (_OPERATION + _body(node.body, trips))
     if isinstance(node, While):
-        return UNKNOWN_TRIPS * (_parts(node.cond) + _body(node.body))
+        return trips * (_parts(node.cond) + _body(node.body, trips))
     if isinstance(node, If):
-        return _OPERATION + _parts(node.cond) + max(_body(node.then), _body(node.orelse))
-    return _body(node.body) if isinstance(node, Block) else _parts(node)
+        return _OPERATION + _parts(node.cond) + max(_body(node.then, trips), _body(node.orelse, trips))
+    return _body(node.body, trips) if isinstance(node, Block) else _parts(node)
 
 
 def _parts(root: Node) -> float:
@@ -143,11 +140,6 @@ def _arithmetic(index: Expr) -> float:
     own = _own(index)
     parts = sum(_arithmetic(e) for e in children(index) if isinstance(e, Expr))
     return parts + (own if own == _OPERATION else 0.0)
-
-
-def _trips(bounds: Range) -> float:
-    most = _most_trips(bounds)
-    return UNKNOWN_TRIPS if most is None else most
 
 
 def _most_trips(bounds: Range) -> int | None:

@@ -8,6 +8,7 @@ parts, and waits between two of them once it has turned out to be large.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +47,15 @@ class Upgrade:
     """
 
     __slots__ = (
-        *("_depth", "_job", "_optimized", "_patience", "_program", "_then", "_trips", "_work"),
+        *("_job", "_longest_cost", "_optimized", "_patience", "_program", "_then", "_work"),
         "are_uncertain",
     )
 
     def __init__(self, program: Program, kernel: Kernel, optimized: Callable[[], Program]) -> None:
-        from tack.codegen.cost import UNKNOWN_TRIPS, unknown_depth
+        from tack.codegen.cost import has_known_lengths, longest_cost
 
-        self._depth, self._trips = unknown_depth(kernel), UNKNOWN_TRIPS
-        self.are_uncertain = self._depth > 0
+        self._longest_cost = partial(longest_cost, kernel)
+        self.are_uncertain = not has_known_lengths(kernel)
         self._work = 0.0  # of the launches so far
         self._patience = _PATIENCE  # that they have left
         self._program = program
@@ -89,8 +90,7 @@ class Upgrade:
         iterations are few, and then loops may be as long as anything in the call. Raises as `finish` does.
         """
         if self.are_uncertain:
-            longest = max(map(_longest, args), default=0)
-            work = 0.0 if total >= _MANY else work * max(1.0, longest / self._trips) ** self._depth
+            work = 0.0 if total >= _MANY else total * self._longest_cost(max(map(_longest, args), default=0))
         self._work += work
         if self._work > _WORTH_WAITING:
             self._job.finish()
