@@ -63,7 +63,9 @@ class Job:
                 raise
 
 
-_state = threading.Condition()  # of all below
+# Of all below. The `with` of a condition is Python, where Ctrl-C could leave it held.
+_lock = threading.RLock()
+_state = threading.Condition(_lock)
 _queue: Final[deque[Job]] = deque()
 _busy: Final[list[int]] = []  # the threads that are at a job
 _forks = 0  # that wait for those
@@ -74,7 +76,7 @@ _held: contextlib.AbstractContextManager[object] = contextlib.nullcontext()  # d
 
 def submit(job: Job) -> None:
     """Has a job done in the background, unless the interpreter is about to end."""
-    with _state:
+    with _lock:
         if not _closed:
             _queue.append(job)
     resume()
@@ -84,7 +86,7 @@ def finish_all() -> None:
     """Returns when nothing is left to do."""
     while _do_next():
         pass
-    with _state:
+    with _lock:
         _state.wait_for(_others_are_idle)
 
 
@@ -93,7 +95,7 @@ def resume() -> None:
     global _thread
     if not _queue or _thread is not None:
         return
-    with _state:
+    with _lock:
         if _thread is None and not _closed:
             _thread = threading.Thread(target=_work, name="tack-optimize", daemon=True)
             try:
@@ -106,14 +108,14 @@ def _work() -> None:
     global _thread
     while _do_next():
         pass
-    with _state:
+    with _lock:
         _thread = None
     resume()  # what came in between
 
 
 def _do_next() -> bool:
     """Does the job that waits longest; whether there was one."""
-    with _state:
+    with _lock:
         if not _queue:
             return False
         _enter()
@@ -128,7 +130,7 @@ def _do_next() -> bool:
 
 @contextlib.contextmanager
 def _counted() -> Iterator[None]:
-    with _state:
+    with _lock:
         _enter()
     try:
         yield
@@ -142,7 +144,7 @@ def _enter() -> None:
 
 
 def _leave() -> None:
-    with _state:
+    with _lock:
         _busy.remove(threading.get_ident())
         _state.notify_all()
 
@@ -157,14 +159,14 @@ def _others_are_idle() -> bool:
 @atexit.register
 def _close() -> None:
     global _closed
-    with _state:
+    with _lock:
         _closed = True
         if not (_queue and store().writes):
             _queue.clear()
     try:
         finish_all()
     finally:  # LLVM must not run while the process takes it down
-        with _state:
+        with _lock:
             _queue.clear()
             _state.wait_for(_others_are_idle)
 
@@ -194,9 +196,10 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _forks, _state, _thread
+    global _forks, _lock, _state, _thread
     _held.__exit__(None, None, None)
-    _forks, _state, _thread = 0, threading.Condition(), None
+    _lock = threading.RLock()
+    _forks, _state, _thread = 0, threading.Condition(_lock), None
 
 
 if hasattr(os, "register_at_fork"):
