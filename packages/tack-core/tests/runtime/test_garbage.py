@@ -97,3 +97,17 @@ def test_a_child_collects_though_a_thread_of_its_parent_compiles() -> None:
     go.set()
     thread.join()
     assert gc.isenabled()
+
+
+def test_an_interrupt_leaves_it_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tack.runtime.garbage.gc.disable", interrupted)
+    with pytest.raises(KeyboardInterrupt), uncollected():
+        pass
+    assert gc.isenabled()
+    with uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 __all__ = ["uncollected"]
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may compile something
 _under_way = 0  # blocks that threads are in
 _resumes = False  # whether the last one to end turns collection on
 
@@ -23,16 +23,18 @@ _resumes = False  # whether the last one to end turns collection on
 def uncollected() -> Iterator[None]:
     """Turns garbage collection off for a block, unless it is off; blocks may nest and overlap in time."""
     global _under_way, _resumes
-    with _lock:
-        if not _under_way and gc.isenabled():
-            _resumes = True
-            gc.disable()
-        _under_way += 1
+    entered = False
     try:
+        with _lock:
+            if not _under_way and gc.isenabled():
+                _resumes = True
+                gc.disable()
+            _under_way += 1
+            entered = True  # or Ctrl-C came before
         yield
     finally:
         with _lock:
-            _under_way -= 1
+            _under_way -= entered
             if not _under_way:
                 _resume()
 
@@ -47,7 +49,7 @@ def _resume() -> None:
 def _after_fork() -> None:
     """The threads that were in such blocks are the parent's."""
     global _lock, _under_way
-    _lock, _under_way = threading.Lock(), 0
+    _lock, _under_way = threading.RLock(), 0
     _resume()
 
 
