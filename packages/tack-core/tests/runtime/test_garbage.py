@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -58,28 +59,9 @@ def test_it_stays_off_where_it_was_off() -> None:
     assert not gc.isenabled()
 
 
-def test_the_last_of_several_blocks_turns_it_on() -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with uncollected():
-            inside.set()
-            go.wait(10)
-
-    thread = threading.Thread(target=other)
-    with uncollected():
-        with uncollected():
-            thread.start()
-            inside.wait(10)
-        assert not gc.isenabled()
-    assert not gc.isenabled()
-    go.set()
-    thread.join()
-    assert gc.isenabled()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_collects_though_a_thread_of_its_parent_compiles() -> None:
+@contextmanager
+def another_thread_inside() -> Iterator[None]:
+    """Meanwhile another thread is in such a block."""
     inside, go = threading.Event(), threading.Event()
 
     def other() -> None:
@@ -90,12 +72,30 @@ def test_a_child_collects_though_a_thread_of_its_parent_compiles() -> None:
     thread = threading.Thread(target=other)
     thread.start()
     inside.wait(10)
-    child = os.fork()
-    if not child:
-        os._exit(0 if gc.isenabled() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    go.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        go.set()
+        thread.join()
+
+
+def test_the_last_of_several_blocks_turns_it_on() -> None:
+    with ExitStack() as others:
+        with uncollected():
+            with uncollected():
+                others.enter_context(another_thread_inside())
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_collects_though_a_thread_of_its_parent_compiles() -> None:
+    with another_thread_inside():
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert gc.isenabled()
 
 

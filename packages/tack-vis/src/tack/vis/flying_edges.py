@@ -26,13 +26,7 @@ import tack
 from tack import DType, Kernel, i32, i64, u64
 from tack.vis.bits import ahead, lowest
 
-__all__ = [
-    "case_of",
-    "count_kernel",
-    "crossed",
-    "cut_cells",
-    "write_kernel",
-]
+__all__ = ["count_kernel", "cut_cells", "write_kernel"]
 
 
 @tack.func
