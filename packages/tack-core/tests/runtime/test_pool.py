@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import math
 import os
 import signal
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from codegen.harness import PRINT, Compiled
 from tack.runtime import native
 from tack.runtime.cpu import cores
 from tack.runtime.cpu.cores import default_threads
-from tack.runtime.cpu.pool import NativePool, Pool, new_pool
+from tack.runtime.cpu.pool import NativePool, Pool, _Job, new_pool
 
 COUNT = """kernel count(o: i64[]) {
   local i: i64
@@ -181,6 +184,50 @@ print(idle, busy, threads() - before)
 """
     done = run_python("-c", program(NativePool, text))
     assert done.stdout == "2 5 2\n", done.stderr
+
+
+def test_workers_that_leave_late_hold_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for the GIL when they are done, or come when all is over."""
+    may_leave = threading.Event()
+    help_out = _Job.help
+
+    def help_slowly(job: _Job) -> None:
+        help_out(job)
+        may_leave.wait(30)
+
+    monkeypatch.setattr(_Job, "help", help_slowly)
+    pool = Pool(4)
+    try:
+        for _ in range(3):  # the workers come to the first alone
+            job = Job(COUNT, 1000)
+            array = weakref.ref(job.array)
+            job.run(pool, 10)
+            assert (job.array == 1).all()
+            del job
+            assert array() is None
+    finally:
+        may_leave.set()
+
+
+def test_an_interrupted_launch_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the exception is gone, and before garbage is collected."""
+
+    def interrupt(pool: Pool, helpers: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pool, "_start", interrupt)
+    gc.disable()
+    try:
+        job = Job(COUNT, 1000)
+        array = weakref.ref(job.array)
+        with contextlib.suppress(KeyboardInterrupt):
+            job.run(Pool(2), 10)
+            pytest.fail("no exception")
+        assert (job.array == 1).all()
+        del job
+        assert array() is None
+    finally:
+        gc.enable()
 
 
 def test_the_variable_names_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:

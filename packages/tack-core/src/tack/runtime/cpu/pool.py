@@ -84,11 +84,16 @@ class _Job:
         self.left.put(None)
 
     def finish(self) -> None:
-        """What the caller does: takes part, then waits for the workers that are still busy."""
+        """What the caller does: takes part, then waits for the workers that are still busy.
+
+        Workers that come late, or are slow to leave, have the job for longer. They must not have the owner:
+        it keeps the memory of the launch, which the caller may give back now.
+        """
         self.work(self.mine)
         while True:
             with self.lock:
                 if not self.active:
+                    self.owner = None
                     return
             self.left.get()
 
@@ -97,7 +102,7 @@ def _serve(jobs: SimpleQueue[_Job | None]) -> None:
     """A worker's life."""
     while (job := jobs.get()) is not None:
         job.help()
-        del job  # before waiting, so that nothing of a launch outlives it
+        del job  # before waiting: after an exception that nobody waited for, it has the owner
 
 
 _pools: weakref.WeakSet[NativePool | Pool] = weakref.WeakSet()
@@ -169,7 +174,7 @@ class Pool:
         another one follows within microseconds, workers may be busy for a moment longer.)
 
         Args:
-            owner: what keeps the code, the slots and the arrays in memory; workers hold on to it.
+            owner: what keeps the code, the slots and the arrays in memory; held until all is done, no longer.
             address: of ``void launch(ptr slots, i64 lo, i64 hi)``.
             slots: the address of the argument slots.
             chunk: how many iterations a thread claims at once, at least 1.
@@ -200,8 +205,11 @@ class Pool:
                 break
             except BaseException as raised:  # workers still use the arguments: do not leave early
                 interruption = raised
-        if interruption is not None:
-            raise interruption
+        try:
+            if interruption is not None:
+                raise interruption
+        finally:
+            interruption = None  # whose traceback has this frame and the arguments of those above
 
     def _start(self, helpers: int) -> None:
         """Starts workers up to ``helpers``, or as many as the system lets us have."""
