@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 import tack
+from tack.codegen.llvm import jit
+from tack.errors import UnsupportedSyntaxError
 from tack.runtime import native
 from tack.runtime.dispatch import default_backend
 
@@ -152,3 +154,41 @@ def test_reductions_and_fills(op: str) -> None:
         assert getattr(array, op)() == (2.0 * memory.size if op == "sum" else 2.0)
         del memory, array
         assert ref() is None
+
+
+# --- errors ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not jit.vector_bits(), reason="there is one form without fused multiply-add")
+@pytest.mark.parametrize("size", [8, 1 << 23])
+def test_code_that_cannot_be_optimized(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each launch raises the error, which may have come up in one of them."""
+
+    def failing(module: object) -> bytes:
+        raise RuntimeError("out of registers")
+
+    monkeypatch.setattr(jit, "compile_object", failing)
+    monkeypatch.setenv("TACK_CPU_COMPILE", "tiered")
+    kernel = tack.kernel(triple.__wrapped__)
+    assert held_by(kernel, size) == 0
+    with pytest.raises(RuntimeError, match="Kernel 'triple' failed on CPU: out of registers") as found:
+        kernel(np.ones(1 << 23))
+    depth = len(found.traceback)
+    with pytest.raises(RuntimeError, match="out of registers") as found:
+        kernel(np.ones(1 << 23))
+    assert len(found.traceback) == depth  # no frames of the launches before
+
+
+@pytest.mark.parametrize("calls", [1, 3])
+def test_compile_all_that_fails(calls: int) -> None:
+    @tack.kernel
+    def bad(x: Any) -> None:
+        for i in range(x.shape[0]):
+            x[i] = {}
+
+    array = np.ones(8)
+    memory = weakref.ref(array)
+    with pytest.raises(UnsupportedSyntaxError) as found:
+        tack.compile_all([(bad, array)] * calls)
+    del found, array
+    assert memory() is None

@@ -84,7 +84,10 @@ def compile_all(calls: Iterable[tuple[Any, ...]]) -> None:
         for helper in helpers:
             helper.join()
     if errors:
-        raise errors[min(errors)]
+        try:
+            raise errors[min(errors)]
+        finally:
+            errors.clear()  # which the frames in their tracebacks hold, and these the arguments
 
 
 def stand_ins(kernel: Kernel, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -45,9 +45,11 @@ class Job:
             self._run()
 
     def check(self) -> None:
-        """Raises what it raised, if it is done."""
+        """Raises what it raised, if it is done: a copy, since what is raised keeps the frames on its way."""
         if self._error is not None:
-            raise self._error
+            from copy import copy
+
+            raise copy(self._error)
 
     def _run(self) -> None:
         with self._lock:
@@ -56,8 +58,9 @@ class Job:
                 return
             try:
                 work()
-            except Exception as error:
-                self._error = error
+            except Exception as error:  # kept without its frames: a launch that did the work is among them
+                error.__cause__ = error.__context__ = None
+                self._error = error.with_traceback(None)
             except BaseException:  # Ctrl-C
                 self._work = work
                 raise
