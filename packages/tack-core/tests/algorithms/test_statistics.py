@@ -170,6 +170,22 @@ def test_values_on_edges() -> None:
     same_histogram(np.full(100, 3.0))
 
 
+@pytest.mark.parametrize("dtype", [i8, u8, i32, i64, u64, f32, f64], ids=str)
+@pytest.mark.parametrize("of_edges", [np.uint8, np.int32, np.int64, np.uint64, np.float32, np.float64])
+def test_edges_are_compared_and_returned_in_numpys_dtypes(dtype: DType, of_edges: type) -> None:
+    values = np.random.default_rng(0).integers(0, 120, 500).astype(dtype.numpy)
+    counts, edges = algorithms.histogram(values, bins=np.array([3, 50, 51, 100], of_edges))
+    expected, expected_edges = np.histogram(values, bins=np.array([3, 50, 51, 100], of_edges))
+    equal(counts, expected)
+    equal(edges, expected_edges)
+
+
+def test_integer_edges_that_doubles_do_not_tell_apart() -> None:
+    values = 2**53 + np.arange(8)
+    same_histogram(values, bins=2**53 + np.array([0, 1, 3, 6]))
+    same_histogram(values.astype(np.uint64) << 10, bins=2**63 + np.array([1024, 3072, 6144], np.uint64))
+
+
 def test_nan_is_not_counted() -> None:
     values = np.array([0.5, math.nan, math.inf, -math.inf, 1.0])
     same_histogram(values, bins=4, range=(0, 1))

@@ -13,7 +13,7 @@ from tack.algorithms.indexing import searchsorted
 from tack.algorithms.reductions import reduce
 from tack.algorithms.segments import reduce_segments
 from tack.algorithms.sorting import sort_by_key
-from tack.dtypes import i32, i64, u16
+from tack.dtypes import DType, as_dtype, f32, f64, i32, i64, u16
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,9 +44,10 @@ def histogram(
 
     Returns:
         The counts (i64, one for each bin), or the sums of weights in their dtype, and the edges (one more),
-        which for bins of equal width are f32 if ``x`` is, else f64.
+        which for bins of equal width are f32 if ``x`` is, else f64. Edges that are given keep their dtype.
 
     Raises:
+        TypeError: ``bins`` or ``range`` are not numbers.
         ValueError: fewer than one bin, decreasing edges, or limits that are not finite or in the wrong order.
     """
     source = as_array("histogram", "x", x)
@@ -55,23 +56,27 @@ def histogram(
     cells = edges.size - 1
     even = np.ndim(bins) == 0
     scale = cells / (float(edges[-1]) - float(edges[0])) if even else 0.0
-    device_edges = tack.asarray(edges, device=source.device)
+    given_edges = tack.asarray(edges, _dtype_of(edges, source), device=source.device)
+    device_edges = given_edges
+    if not even:  # compared as NumPy compares them: integers as integers
+        common = edges.astype(np.result_type(edges.dtype, source.scalar.numpy))
+        device_edges = tack.asarray(common, _dtype_of(common, source), device=source.device)
     if weights is not None:
         given = as_array("histogram", "weights", weights)
         if given.size != source.size:
             raise ValueError(f"histogram: there are {source.size} elements and {given.size} weights")
         same_device("histogram", "weights", given, source)
-        return _sum_weights(source, given, device_edges, scale, cells, count), device_edges
+        return _sum_weights(source, given, device_edges, scale, cells, count), given_edges
     if source._backend.prefers_workgroups and cells <= most_cells(source.device):
         found = tack.zeros(cells, index_dtype(count), device=source.device)
         if count:
             count_cells(_cell, source, device_edges, found, scale, cells, count)
-        return found.astype(i64), device_edges
+        return found.astype(i64), given_edges
     blocks = block_count(count)
     rows = max(1, min(_ROWS, _COUNTERS // cells, blocks))
     counts = tack.zeros((rows, cells), index_dtype(count), device=source.device)
     _count(source, device_edges, counts, scale, rows, cells, count, blocks)
-    return reduce(counts, axis=0), device_edges
+    return reduce(counts, axis=0), given_edges
 
 
 def _edges(x: tack.Array, bins: Any, limits: tuple[float, float] | None) -> NDArray[Any]:
@@ -79,12 +84,31 @@ def _edges(x: tack.Array, bins: Any, limits: tuple[float, float] | None) -> NDAr
     if isinstance(bins, str):
         raise TypeError("histogram: bins is a number or the edges; numpy.histogram_bin_edges chooses them")
     automatic = np.ndim(bins) == 0 and limits is None and x.size > 0
+    if np.ndim(bins) and np.asarray(bins).dtype.kind not in "iuf":
+        raise TypeError(f"histogram: bins has edges of {np.asarray(bins).dtype}, which are not numbers")
+    if limits is not None and np.shape(limits) != (2,):
+        raise TypeError(f"histogram: range is a pair of numbers, not {limits!r}")
     extremes = np.array([x.min(), x.max()] if automatic else [], x.scalar.numpy)
-    edges = np.histogram_bin_edges(extremes, bins, limits)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            edges = np.histogram_bin_edges(extremes, bins, limits)
+    except TypeError as error:
+        raise TypeError(f"histogram: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"histogram: {error}") from None
     if edges.size < 2:
         raise ValueError("histogram: edges are a sequence of at least two numbers")
-    keep = edges.dtype in (np.float32, np.float64) and x._backend.supports_f64
-    return edges if keep else edges.astype(np.float64 if x._backend.supports_f64 else np.float32)
+    if np.isnan(edges).any():
+        raise ValueError("histogram: an edge is NaN, or the limits are further apart than their dtype goes")
+    return edges
+
+
+def _dtype_of(edges: NDArray[Any], x: tack.Array) -> DType:
+    """The dtype of edges on the device of ``x``: their own if there it is one, else the widest float."""
+    widest = f64 if x._backend.supports_f64 else f32
+    if edges.dtype.kind in "iu":
+        return as_dtype(edges.dtype)
+    return f32 if edges.dtype == np.float32 else widest
 
 
 @tack.func
