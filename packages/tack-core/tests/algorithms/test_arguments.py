@@ -41,12 +41,41 @@ VECTORS = tack.zeros(4, tack.vec3)
         (lambda: algorithms.reduce(X, "median"), ValueError, "not 'median'"),
         (lambda: algorithms.reduce(X, n=5), ValueError, "between 0 and the 4 elements given, not 5"),
         (lambda: algorithms.reduce(X, axis=0, n=2), TypeError, "n counts elements of the whole array"),
+        (lambda: algorithms.reduce(X, axis=0.5), TypeError, "reduce: axis is an integer, not float"),
+        (lambda: algorithms.reduce(X, axis=(0, 1)), TypeError, "axis is an integer, not tuple"),
+        (lambda: algorithms.reduce(X, out=tack.zeros(1)), TypeError, "out takes results along an axis"),
+        (lambda: algorithms.reduce([1, 2]), TypeError, "reduce: x is an array, not list"),
+        (lambda: algorithms.unique(X, n=5), ValueError, "unique: n is between 0 and the 4 elements"),
         (lambda: algorithms.segmented_reduce(X, X, n=5), ValueError, "between 0 and the 4 elements given"),
         (lambda: algorithms.norm(X, 3), ValueError, "order is 1, 2 or math.inf"),
+        (lambda: algorithms.norm(X, X), ValueError, "order is 1, 2 or math.inf"),
+        (lambda: algorithms.std(X, ddof="1"), TypeError, "std: ddof is a number, not str"),
+        (lambda: algorithms.sort(X.astype(np.float16)), TypeError, "sort: x: .* float16.*astype"),
+        (lambda: algorithms.dot(X, X > 0), TypeError, "dot: y: .* bool.*astype"),
+        (lambda: algorithms.count_nonzero(X.astype(object)), TypeError, "count_nonzero: x: .* object"),
+        (lambda: algorithms.sort(X.astype(">i4")), TypeError, "sort: x: .* byte order.*astype"),
+        (lambda: algorithms.inclusive_scan(X, dtype=bool), TypeError, "inclusive_scan: dtype bool"),
+        (lambda: algorithms.segmented_scan(X, X, dtype="x"), TypeError, "segmented_scan: 'x' is not a dtype"),
+        (lambda: algorithms.inclusive_scan(X, X), ValueError, "op is one of"),
+        (lambda: algorithms.searchsorted(X, X, side=X), ValueError, "side is 'left' or 'right'"),
+        (lambda: algorithms.sort_by_key(X, X, out=tack.zeros(4, "i4")), TypeError, "out is a pair of arrays"),
+        (
+            lambda: algorithms.sort(X, out=np.zeros(8, "i4")[::2]),
+            ValueError,
+            "sort: out cannot be written in",
+        ),
+        (lambda: algorithms.fill(np.zeros(8)[::2], 1), ValueError, "fill: x cannot be written in place"),
+        (lambda: algorithms.scatter(np.zeros((4, 4))[:, 0], X, X), ValueError, "scatter: out cannot be writ"),
         (lambda: algorithms.dot(X, X[:3]), ValueError, "x has 4 elements, y has 3"),
         (lambda: algorithms.histogram(X, bins=0), ValueError, "positive"),
         (lambda: algorithms.histogram(X, bins=[1, 0]), ValueError, "monotonically"),
         (lambda: algorithms.histogram(X, bins=[1]), ValueError, "at least two"),
+        (lambda: algorithms.histogram(X, bins=2.5), TypeError, "histogram: `bins` must be an integer"),
+        (lambda: algorithms.histogram(X, bins=["a", "b"]), TypeError, "edges of <U1, which are not numbers"),
+        (lambda: algorithms.histogram(X, bins=[0, np.nan, 1]), ValueError, "an edge is NaN"),
+        (lambda: algorithms.histogram(np.float32([-3e38, 3e38]), 1), ValueError, "limits are further apart"),
+        (lambda: algorithms.histogram(X, range=(1, 0)), ValueError, "histogram: max must be larger"),
+        (lambda: algorithms.histogram(X, range=5), TypeError, "range is a pair of numbers, not 5"),
         (lambda: algorithms.histogram(X, bins="auto"), TypeError, "histogram_bin_edges"),
         (lambda: algorithms.histogram(X, weights=X[:3]), ValueError, "4 elements and 3 weights"),
     ],
@@ -62,7 +91,28 @@ def test_a_read_only_result() -> None:
     frozen = tack.asarray(zeros, device="cpu")
     with pytest.raises(ValueError, match="read-only"):
         algorithms.sort(tack.asarray(X, device="cpu"), out=frozen)
+    for write in (lambda: algorithms.fill(frozen, 1), lambda: algorithms.scatter(frozen, X, X)):
+        with pytest.raises(ValueError, match="read-only"):
+            write()
     assert algorithms.sort(frozen).numpy().tolist() == [0] * 4
+
+
+def test_a_numpy_array_that_the_device_cannot_write_to() -> None:
+    """It is never a copy that takes the result."""
+    zeros = np.zeros(4, np.int32)
+    calls = [
+        lambda: algorithms.fill(zeros, 7),
+        lambda: algorithms.scatter(zeros, X, np.full(4, 7, np.int32)),
+        lambda: algorithms.copy(np.full(4, 7, np.int32), out=zeros),
+    ]
+    for call in calls:
+        zeros[:] = 0
+        if tack.default_device()._backend.wraps_host_memory:
+            call()
+            assert zeros.tolist() == [7] * 4
+        else:
+            with pytest.raises(ValueError, match="cannot be written in place"):
+                call()
 
 
 def test_it_loads_when_first_named() -> None:

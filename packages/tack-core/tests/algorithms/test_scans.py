@@ -103,6 +103,21 @@ def test_in_place_and_prefixes(scan, dtype: DType) -> None:
     assert scan(values, n=0).shape == (0,)
 
 
+@pytest.mark.parametrize("scan", [inclusive_scan, exclusive_scan])
+@pytest.mark.parametrize("shift", [1, -1, 300])
+def test_a_result_that_overlaps_the_input(scan, shift: int) -> None:
+    values = any_values(i32, 3 * BLOCK)
+    size = values.size - abs(shift)
+    start, to = max(0, -shift), max(0, shift)
+    arr = tack.asarray(values.copy())
+    expected = scan(values[start : start + size]).numpy()
+    equal(scan(arr[start : start + size], out=arr[to : to + size]), expected)
+    arr = tack.asarray(values.copy())
+    heads = np.array([0, 5, 2 * BLOCK, size])
+    expected = segmented_scan(values[start : start + size], heads).numpy()
+    equal(segmented_scan(arr[start : start + size], heads, out=arr[to : to + size]), expected)
+
+
 def test_other_shapes_are_taken_in_row_major_order() -> None:
     values = np.arange(12, dtype=np.int64).reshape(3, 4)
     equal(inclusive_scan(values), np.cumsum(values))
@@ -181,6 +196,13 @@ def test_segments_of_a_prefix(n: int) -> None:
     equal(segmented_reduce(values, offsets, n=n), sums)
     running = [i32.wrap(t) for p in split(values[:n], cut) for t in itertools.accumulate(p.tolist())]
     equal(segmented_scan(values, offsets, n=n), np.array(running, np.int32))
+
+
+def test_reductions_of_segments_over_their_offsets() -> None:
+    values, offsets = any_values(i64, 5 * BLOCK), some_offsets(5 * BLOCK, 3000)
+    expected = segmented_reduce(values, offsets).numpy()
+    arr = tack.asarray(offsets.copy())
+    equal(segmented_reduce(values, arr, out=arr[1:]), expected)
 
 
 def test_a_scan_of_segments_in_place() -> None:

@@ -183,6 +183,51 @@ def test_gather_and_scatter() -> None:
     equal(out, expected)
 
 
+def test_unsigned_indices_past_the_end_do_not_wrap() -> None:
+    values = np.arange(1, 5, dtype=np.int32)
+    picks = np.array([2**64 - 1, 2**63, 2**64 - 4, 3], np.uint64)
+    assert algorithms.gather(values, picks).numpy().tolist() == [0, 0, 0, 4]
+    out = tack.zeros(4, i32)
+    algorithms.scatter(out, picks, values)
+    assert out.numpy().tolist() == [0, 0, 0, 4]
+
+
+def test_results_in_the_memory_of_arguments() -> None:
+    """As in NumPy, what overlaps is read as it was before."""
+    size = 5 * BLOCK
+    values = any_values(i32, size)
+    picks = np.random.default_rng(0).permutation(size).astype(np.int32)
+    mask = np.random.default_rng(1).integers(0, 2, size).astype(np.int32)
+    arr = tack.asarray(values.copy())
+    equal(algorithms.gather(arr, picks, out=arr), values[picks])
+    arr = tack.asarray(picks.copy())
+    equal(algorithms.gather(values, arr, out=arr), values[picks])
+    equal(algorithms.gather(values, arr := tack.asarray(picks.copy()), n=9, out=arr[1:]), values[picks[:9]])
+    arr = tack.asarray(values.copy())
+    equal(algorithms.compact(arr, mask, out=arr), values[mask != 0])
+    arr = tack.asarray(mask.copy())
+    equal(algorithms.compact(values, arr, out=arr[3:]), values[mask != 0])
+    arr, expected = tack.asarray(values.copy()), np.empty_like(values)
+    algorithms.scatter(arr, picks, arr)
+    expected[picks] = values
+    equal(arr, expected)
+    rows = tack.asarray(any_values(i64, size).reshape(5, BLOCK))
+    for op, axis in (("sum", 0), ("max", 1)):
+        arr = rows.copy()
+        expected = algorithms.reduce(rows, op, axis=axis).numpy()
+        equal(algorithms.reduce(arr, op, axis=axis, out=arr.ravel()[1:]), expected)
+
+
+@pytest.mark.parametrize("dtype", [tack.u8, tack.u16, i64], ids=str)
+def test_sorted_pairs_in_each_others_memory(dtype: DType) -> None:
+    keys, numbers = any_values(dtype, 9000), any_values(dtype, 9000, 1)
+    order = np.argsort(keys, kind="stable")
+    a, b = tack.asarray(keys.copy()), tack.asarray(numbers.copy())
+    algorithms.sort_by_key(a, b, out=(b, a))
+    equal(b, keys[order])
+    equal(a, numbers[order])
+
+
 def test_gather_of_vectors() -> None:
     points = np.arange(30, dtype=np.float32).reshape(10, 3)
     found = algorithms.gather(tack.asarray(points, tack.vec3), np.array([9, -10, 10], np.int32))

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 import tack
-from tack.dtypes import DType, ElementType, f32, f64, i32, i64, u64
+from tack.dtypes import DType, ElementType, as_dtype, f32, f64, i32, i64, u64
 from tack.lang.kernel import Func
 
 __all__ = [
     "BLOCK",
     "accumulator",
+    "apart",
     "as_array",
     "block_count",
     "check_op",
@@ -24,6 +25,10 @@ __all__ = [
     "index_dtype",
     "prefix",
     "result_array",
+    "same_device",
+    "shaped_array",
+    "target_dtype",
+    "written_array",
 ]
 
 OPS = ("sum", "min", "max")
@@ -43,12 +48,55 @@ def as_array(function: str, name: str, value: object, *, vectors: bool = False) 
     Raises:
         TypeError: it is not an array, or its elements are vectors and ``vectors`` is false.
     """
-    if not isinstance(value, tack.Array | np.ndarray) and not hasattr(type(value), "__dlpack__"):
-        raise TypeError(f"{function}: {name} is an array, not {type(value).__name__}; see tack.asarray")
-    array = tack.asarray(value)
+    array = shaped_array(function, name, value)
     if array.components and not vectors:
         raise TypeError(f"{function}: {name} has elements of {array.dtype}; it takes numbers")
     return array.ravel()
+
+
+def shaped_array(function: str, name: str, value: object) -> tack.Array:
+    """An argument as an array of its shape, without a copy where that can be.
+
+    Raises:
+        TypeError: it is not an array, or has a dtype that Tack's arrays do not have.
+    """
+    _check_array(function, name, value)
+    try:
+        return tack.asarray(value)
+    except TypeError as error:
+        raise TypeError(f"{function}: {name}: {error}") from None
+
+
+def written_array(function: str, name: str, value: object, device: tack.Device | None = None) -> tack.Array:
+    """An argument that takes a result, as a 1-D array that is never a copy of it.
+
+    Raises:
+        TypeError: it is not an array.
+        ValueError: it is read-only, or a NumPy array that a device cannot write to.
+    """
+    _check_array(function, name, value)
+    array = value
+    if not isinstance(value, tack.Array):
+        try:
+            array = tack.asarray(value, device=device, copy=False)
+        except ValueError:
+            raise ValueError(
+                f"{function}: {name} cannot be written in place: that takes a C-contiguous array in "
+                f"memory of {device or tack.default_device()}; pass a Tack array, as of tack.asarray({name})"
+            ) from None
+        except TypeError as error:
+            raise TypeError(f"{function}: {name}: {error}") from None
+    assert isinstance(array, tack.Array)
+    try:
+        array.check_writable("write to")
+    except ValueError as error:
+        raise ValueError(f"{function}: {name}: {error}") from None
+    return array.ravel()
+
+
+def _check_array(function: str, name: str, value: object) -> None:
+    if not isinstance(value, tack.Array | np.ndarray) and not hasattr(type(value), "__dlpack__"):
+        raise TypeError(f"{function}: {name} is an array, not {type(value).__name__}; see tack.asarray")
 
 
 def prefix(function: str, size: int, n: object) -> int:
@@ -76,22 +124,34 @@ def result_array(
 
     Raises:
         TypeError: ``out`` is not an array, or has another dtype.
-        ValueError: it is too small, read-only, or on another device.
+        ValueError: it is too small, read-only, strided, or on another device.
     """
     if out is None:
         return tack.empty(n, dtype, device=like.device)
-    if isinstance(out, np.ndarray):
-        out = tack.asarray(out, device=like.device, copy=False)
-    if not isinstance(out, tack.Array):
-        raise TypeError(f"{function}: {name} is an array, not {type(out).__name__}")
-    if out.dtype is not dtype:
-        raise TypeError(f"{function}: {name} is of {out.dtype}; the result is of {dtype}")
-    if out.size < n:
-        raise ValueError(f"{function}: {name} has {out.size} elements; the result has {n}")
-    same_device(function, name, out, like)
-    out.check_writable(f"{function}: write to")
-    view: tack.Array = out.ravel()[:n]
+    found = written_array(function, name, out, like.device)
+    if found.dtype is not dtype:
+        raise TypeError(f"{function}: {name} is of {found.dtype}; the result is of {dtype}")
+    if found.size < n:
+        raise ValueError(f"{function}: {name} has {found.size} elements; the result has {n}")
+    same_device(function, name, found, like)
+    view: tack.Array = found[:n]
     return view
+
+
+def target_dtype(function: str, dtype: object, out: object, x: tack.Array) -> DType:
+    """The dtype of a result: the one that was asked for, or that of ``out``, or that of ``x``.
+
+    Raises:
+        TypeError: it is not a dtype of numbers that Tack has.
+    """
+    if dtype is None and isinstance(out, tack.Array | np.ndarray):
+        dtype = out.dtype
+    if dtype is None:
+        return x.scalar
+    try:
+        return as_dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"{function}: {error}") from None
 
 
 def same_device(function: str, name: str, array: tack.Array, like: tack.Array) -> None:
@@ -108,11 +168,23 @@ def overlap(a: tack.Array, b: tack.Array) -> bool:
     return a.span[0] < b.span[1] and b.span[0] < a.span[1]
 
 
+def apart(x: tack.Array, *outs: tack.Array, in_place: bool = False) -> tack.Array:
+    """``x``, or a copy of it where writing one of ``outs`` would change what is still to be read.
+
+    With ``in_place``, ``x[i]`` is read before ``out[i]`` is written, so they may be the same elements.
+    """
+    for out in outs:
+        same = in_place and x.span[0] == out.span[0] and x.itemsize == out.itemsize
+        if overlap(x, out) and not same:
+            return x.copy()
+    return x
+
+
 def check_op(function: str, op: object, ops: tuple[str, ...] = OPS) -> str:
     """Raise ``ValueError`` unless ``op`` names an operation."""
-    if op not in ops:
+    if not isinstance(op, str) or op not in ops:
         raise ValueError(f"{function}: op is one of {', '.join(map(repr, ops))}, not {op!r}")
-    return str(op)
+    return op
 
 
 def index_dtype(n: int) -> DType:

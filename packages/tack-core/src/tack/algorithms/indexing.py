@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import tack
-from tack.algorithms.common import as_array, index_dtype, prefix, result_array, same_device
+from tack.algorithms.common import (
+    apart,
+    as_array,
+    index_dtype,
+    prefix,
+    result_array,
+    same_device,
+    written_array,
+)
 from tack.dtypes import i64
 
 __all__ = ["copy", "fill", "gather", "scatter", "searchsorted"]
@@ -17,13 +25,14 @@ def gather(x: Any, indices: Any, *, n: int | None = None, out: Any = None) -> ta
     Args:
         x: numbers, vectors or matrices.
         indices: integers; negative ones count from the end. One that is out of range gives zero.
-        out: takes the result; must not overlap ``x``.
+        out: takes the result; may be, or overlap, any of the arrays.
     """
     source = as_array("gather", "x", x, vectors=True)
     picks = _indices("gather", indices, source)
     count = prefix("gather", picks.size, n)
     result = result_array("gather", out, count, source.dtype, source)
-    _gather(source, picks, result, count, source.size)
+    source, picks = apart(source, result), apart(picks[:count], result, in_place=True)
+    _gather(source, picks, result, count, source.size, _turn(picks, source))
     return result
 
 
@@ -33,10 +42,10 @@ def scatter(out: tack.Array, indices: Any, values: Any, *, n: int | None = None)
     Args:
         indices: integers; negative ones count from the end. Values whose index is out of range are left out,
             and of several with the same index any one is stored.
+        out: takes the values; a Tack array, or a NumPy array in memory of the default device.
         values: as many numbers, vectors or matrices as there are indices, converted to the dtype of ``out``.
     """
-    target = as_array("scatter", "out", out, vectors=True)
-    target.check_writable("scatter: write to")
+    target = written_array("scatter", "out", out)
     picks = _indices("scatter", indices, target)
     source = as_array("scatter", "values", values, vectors=True)
     if source.size != picks.size:
@@ -44,7 +53,9 @@ def scatter(out: tack.Array, indices: Any, values: Any, *, n: int | None = None)
     if source.components != target.components:
         raise TypeError(f"scatter: values of {source.dtype} do not fit out, of {target.dtype}")
     same_device("scatter", "values", source, target)
-    _scatter(target, picks, source, prefix("scatter", picks.size, n), target.size)
+    count = prefix("scatter", picks.size, n)
+    picks, source = apart(picks, target), apart(source, target)
+    _scatter(target, picks, source, count, target.size, _turn(picks, target))
 
 
 def searchsorted(x: Any, values: Any, *, side: str = "left", n: int | None = None) -> tack.Array:
@@ -57,7 +68,7 @@ def searchsorted(x: Any, values: Any, *, side: str = "left", n: int | None = Non
     Returns:
         Indices from 0 to n, 1-D: i32, or i64 for more than 2^31 - 1 elements.
     """
-    if side not in ("left", "right"):
+    if not isinstance(side, str) or side not in ("left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r}")
     source = as_array("searchsorted", "x", x)
     wanted = as_array("searchsorted", "values", values)
@@ -82,8 +93,11 @@ def copy(x: Any, *, n: int | None = None, out: Any = None) -> tack.Array:
 
 
 def fill(x: Any, value: object, *, n: int | None = None) -> None:
-    """Set the first ``n`` elements of ``x`` to ``value``, as `tack.Array.fill` does."""
-    target = as_array("fill", "x", x, vectors=True)
+    """Set the first ``n`` elements of ``x`` to ``value``, as `tack.Array.fill` does.
+
+    ``x`` is a Tack array, or a NumPy array in memory of the default device.
+    """
+    target = written_array("fill", "x", x)
     target[: prefix("fill", target.size, n)].fill(value)
 
 
@@ -95,12 +109,17 @@ def _indices(function: str, indices: Any, like: tack.Array) -> tack.Array:
     return found
 
 
+def _turn(indices: tack.Array, like: tack.Array) -> int:
+    """What to add to an index that is negative as i64; those of u64 are out of range then."""
+    return like.size if indices.scalar.is_signed else 0
+
+
 @tack.kernel
-def _gather(x: Any, indices: Any, out: Any, n: Any, size: Any) -> None:
+def _gather(x: Any, indices: Any, out: Any, n: Any, size: Any, turn: Any) -> None:
     for i in range(n):
         at = i64(indices[i])
         if at < 0:
-            at += size
+            at += turn
         if at >= 0 and at < size:
             out[i] = x[at]
         else:
@@ -108,11 +127,11 @@ def _gather(x: Any, indices: Any, out: Any, n: Any, size: Any) -> None:
 
 
 @tack.kernel
-def _scatter(out: Any, indices: Any, values: Any, n: Any, size: Any) -> None:
+def _scatter(out: Any, indices: Any, values: Any, n: Any, size: Any, turn: Any) -> None:
     for i in range(n):
         at = i64(indices[i])
         if at < 0:
-            at += size
+            at += turn
         if at >= 0 and at < size:
             out[at] = values[i]
 

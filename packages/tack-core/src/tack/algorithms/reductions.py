@@ -8,7 +8,16 @@ from functools import cache
 from typing import Any
 
 import tack
-from tack.algorithms.common import accumulator, check_op, combiner, identity, prefix, result_array
+from tack.algorithms.common import (
+    accumulator,
+    apart,
+    check_op,
+    combiner,
+    identity,
+    prefix,
+    result_array,
+    shaped_array,
+)
 from tack.algorithms.groups.reduce import reduce_lines
 from tack.dtypes import DType, f32, f64
 from tack.lang.kernel import Kernel
@@ -31,12 +40,16 @@ def reduce(x: Any, op: str = "sum", *, axis: int | None = None, n: int | None = 
     integers f64, other results have the dtype of ``x``. NaN wins in minimum and maximum.
 
     Raises:
-        TypeError: both ``axis`` and ``n`` are given.
+        TypeError: both ``axis`` and ``n`` are given, or ``out`` and no axis.
         ValueError: minimum or maximum of no elements; ``axis`` is not one of the array's.
     """
     op = check_op("reduce", op, ("sum", "min", "max", "mean"))
-    array = tack.asarray(x)
+    array = shaped_array("reduce", "x", x)
     if axis is None:
+        if out is not None:
+            raise TypeError(
+                "reduce: out takes results along an axis; that of all elements is a Python number"
+            )
         part = array if n is None else array.ravel()[: prefix("reduce", array.size, n)]
         return getattr(part, op)()
     if n is not None:
@@ -45,7 +58,12 @@ def reduce(x: Any, op: str = "sum", *, axis: int | None = None, n: int | None = 
         )
     if array.components:
         raise TypeError(f"reduce: along an axis it takes numbers, not {array.dtype}")
-    place = operator.index(axis)
+    try:
+        place = operator.index(axis)
+    except TypeError:
+        raise TypeError(
+            f"reduce: axis is an integer, not {type(axis).__name__}; several axes are reduced one by one"
+        ) from None
     if not -array.ndim <= place < array.ndim:
         raise ValueError(f"reduce: axis {place} of an array with {array.ndim} dimensions")
     place %= array.ndim
@@ -56,7 +74,9 @@ def reduce(x: Any, op: str = "sum", *, axis: int | None = None, n: int | None = 
     outer, inner = math.prod(array.shape[:place]), math.prod(array.shape[place + 1 :])
     result = result_array("reduce", out, outer * inner, _result_dtype(array, op), array)
     if outer * inner:
-        _reduce_axis(array.ravel(), result, "sum" if op == "mean" else op, outer, extent, inner)
+        _reduce_axis(
+            apart(array.ravel(), result), result, "sum" if op == "mean" else op, outer, extent, inner
+        )
         if op == "mean":
             _divide(result, float(extent), outer * inner)
     return result.reshape(shape)

@@ -23,7 +23,8 @@ def unique(x: Any, *, counts: bool = False, n: int | None = None) -> Any:
     Returns:
         The values; with ``counts``, the values and how often each occurs (i64).
     """
-    values, lengths = run_length(sort(as_array("unique", "x", x), n=n))
+    source = as_array("unique", "x", x)
+    values, lengths = run_length(sort(source, n=prefix("unique", source.size, n)))
     return (values, lengths) if counts else values
 
 

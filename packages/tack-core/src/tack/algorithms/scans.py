@@ -12,6 +12,7 @@ import tack
 from tack.algorithms.common import (
     BLOCK,
     accumulator,
+    apart,
     as_array,
     block_count,
     check_op,
@@ -19,9 +20,10 @@ from tack.algorithms.common import (
     identity,
     prefix,
     result_array,
+    target_dtype,
 )
 from tack.algorithms.groups.scan import scan_tiles
-from tack.dtypes import DType, as_dtype
+from tack.dtypes import DType
 from tack.lang.kernel import Kernel
 
 __all__ = ["exclusive_scan", "inclusive_scan"]
@@ -34,7 +36,7 @@ def inclusive_scan(
 
     Args:
         op: ``"sum"``, ``"min"`` or ``"max"``. NaN wins in the last two.
-        out: takes the result; may be ``x``.
+        out: takes the result; may be, or overlap, ``x``.
         dtype: of the result, the dtype of ``x`` unless given. Sums are computed in i64, u64 or f64 and stored
             as a kernel stores: integers keep their low bits.
     """
@@ -69,10 +71,9 @@ def _scan(
     op = check_op(function, op)
     source = as_array(function, "x", x)
     count = prefix(function, source.size, n)
-    wanted = getattr(out, "dtype", None) if dtype is None else dtype
-    target = source.scalar if wanted is None else as_dtype(wanted)
+    target = target_dtype(function, dtype, out, source)
     result = result_array(function, out, count, target, source)
-    return result, scan(source, result, count, op, exclusive)
+    return result, scan(apart(source[:count], result, in_place=True), result, count, op, exclusive)
 
 
 def scan(x: tack.Array, out: tack.Array, n: int, op: str, exclusive: bool) -> tack.Array:

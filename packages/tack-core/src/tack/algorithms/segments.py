@@ -13,6 +13,7 @@ import tack
 from tack.algorithms.common import (
     BLOCK,
     accumulator,
+    apart,
     as_array,
     block_count,
     check_op,
@@ -21,9 +22,10 @@ from tack.algorithms.common import (
     prefix,
     result_array,
     same_device,
+    target_dtype,
 )
 from tack.algorithms.groups.scan import scan_tiles
-from tack.dtypes import as_dtype, i64, u8
+from tack.dtypes import i64, u8
 from tack.lang.kernel import Kernel
 
 __all__ = ["reduce_segments", "segmented_reduce", "segmented_scan"]
@@ -49,7 +51,7 @@ def segmented_scan(
             and a segment that goes past ``n`` ends there.
         op: ``"sum"``, ``"min"`` or ``"max"``.
         exclusive: whether an element's result leaves it out; the first of a segment gets the identity.
-        out: takes the result; may be ``x``.
+        out: takes the result; may be, or overlap, ``x``.
         dtype: of the result, the dtype of ``x`` unless given; sums are computed in i64, u64 or f64.
     """
     function = "segmented_scan"
@@ -57,10 +59,10 @@ def segmented_scan(
     source = as_array(function, "x", x)
     starts = _offsets(function, offsets, source)
     source = source[: prefix(function, source.size, n)]
-    wanted = getattr(out, "dtype", None) if dtype is None else dtype
-    target = source.scalar if wanted is None else as_dtype(wanted)
+    target = target_dtype(function, dtype, out, source)
     result = result_array(function, out, source.size, target, source)
-    _scan(source, _heads(starts, source), result, op, _EXCLUSIVE if exclusive else _INCLUSIVE)
+    heads = _heads(starts, source)
+    _scan(apart(source, result, in_place=True), heads, result, op, _EXCLUSIVE if exclusive else _INCLUSIVE)
     return result
 
 
@@ -80,7 +82,7 @@ def segmented_reduce(
     wide = accumulator(source, op)
     target = source.scalar if wide.is_float else wide
     result = result_array(function, out, starts.size - 1, target, source)
-    reduce_segments(source, starts, result, op)
+    reduce_segments(source, apart(starts, result), result, op)
     return result
 
 

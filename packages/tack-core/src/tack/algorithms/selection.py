@@ -9,6 +9,7 @@ import numpy as np
 import tack
 from tack.algorithms.common import (
     BLOCK,
+    apart,
     as_array,
     block_count,
     index_dtype,
@@ -29,7 +30,7 @@ def compact(x: Any, mask: Any, *, n: int | None = None, out: Any = None) -> tack
     Args:
         x: numbers, vectors or matrices.
         mask: as many numbers or booleans; NaN counts as true.
-        out: takes the result: an array with room for it, not overlapping ``x`` or ``mask``.
+        out: takes the result: an array with room for it, which may be, or overlap, ``x`` or ``mask``.
     """
     function = "compact"
     source = as_array(function, "x", x, vectors=True)
@@ -40,6 +41,7 @@ def compact(x: Any, mask: Any, *, n: int | None = None, out: Any = None) -> tack
     count = prefix(function, source.size, n)
     places, total = _places(chosen, count)
     result = result_array(function, out, total, source.dtype, source)
+    source, chosen = apart(source, result), apart(chosen, result)
     if total and source._backend.prefers_workgroups:
         select.write_elements(source, chosen, places, result, count)
     elif total:
@@ -56,11 +58,11 @@ def where(mask: Any, *, n: int | None = None) -> tack.Array:
     return indices_of(chosen, prefix("where", chosen.size, n))
 
 
-def as_mask(function: str, mask: Any) -> tack.Array:
+def as_mask(function: str, mask: Any, name: str = "mask") -> tack.Array:
     """A mask as a 1-D array; NumPy's booleans are bytes."""
     if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
         mask = mask.view(np.uint8)
-    return as_array(function, "mask", mask)
+    return as_array(function, name, mask)
 
 
 def indices_of(mask: tack.Array, n: int, *, end: bool = False) -> tack.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import tack
-from tack.algorithms.common import as_array, index_dtype, overlap, prefix, result_array, same_device
+from tack.algorithms.common import apart, as_array, index_dtype, prefix, result_array, same_device
 from tack.algorithms.groups.sort import RadixSort
 from tack.algorithms.indexing import gather
 from tack.algorithms.radix import DIGITS, chunk_size, count_kernel, move_kernel
@@ -22,7 +22,7 @@ __all__ = ["argsort", "sort", "sort_by_key"]
 def sort(x: Any, *, descending: bool = False, n: int | None = None, out: Any = None) -> tack.Array:
     """The first ``n`` elements of ``x`` in order, 1-D; NaNs come last, also if ``descending``.
 
-    Equal elements, such as 0.0 and -0.0, keep their order. ``out`` may be ``x``.
+    Equal elements, such as 0.0 and -0.0, keep their order. ``out`` may be, or overlap, ``x``.
     """
     source = as_array("sort", "x", x)
     count = prefix("sort", source.size, n)
@@ -56,7 +56,7 @@ def sort_by_key(
 
     Args:
         values: as many numbers, vectors or matrices as there are keys.
-        out: two arrays that take the results; they may be ``keys`` and ``values``.
+        out: two arrays that take the results; they may be ``keys`` and ``values``. None for one makes it.
     """
     function = "sort_by_key"
     source = as_array(function, "keys", keys)
@@ -65,16 +65,23 @@ def sort_by_key(
         raise ValueError(f"{function}: there are {source.size} keys and {payload.size} values")
     same_device(function, "values", payload, source)
     count = prefix(function, source.size, n)
-    out_keys, out_values = (None, None) if out is None else out
+    out_keys, out_values = (None, None) if out is None else _pair(function, out)
     sorted_keys = result_array(function, out_keys, count, source.dtype, source, name="out[0]")
     sorted_values = result_array(function, out_values, count, payload.dtype, source, name="out[1]")
     if payload.components:  # moved once
         order = _numbers(count, source)
+        payload = apart(payload, sorted_keys)
         _sort([source, order], [sorted_keys, order], count, descending)
-        gather(payload.copy() if overlap(payload, sorted_values) else payload, order, out=sorted_values)
+        gather(payload, order, out=sorted_values)
     else:
         _sort([source, payload], [sorted_keys, sorted_values], count, descending)
     return sorted_keys, sorted_values
+
+
+def _pair(function: str, out: object) -> tuple[Any, Any]:
+    if not isinstance(out, tuple | list) or len(out) != 2:
+        raise TypeError(f"{function}: out is a pair of arrays, for the keys and for the values")
+    return out[0], out[1]
 
 
 def _sort(arrays: list[tack.Array], outs: list[tack.Array], n: int, descending: bool) -> None:
@@ -83,7 +90,7 @@ def _sort(arrays: list[tack.Array], outs: list[tack.Array], n: int, descending: 
         return
     keys, passes = arrays[0], arrays[0].itemsize
     if passes == 1:  # which cannot move elements in place
-        arrays = [a.copy() if overlap(a, out) else a for a, out in zip(arrays, outs, strict=True)]
+        arrays = [apart(a, *outs) for a in arrays]
         spares = outs
     else:
         spares = [tack.empty(n, a.dtype, device=keys.device) for a in arrays]
@@ -101,7 +108,7 @@ class ChunkedSort:
 
     def __init__(self, keys: tack.Array, value_dtype: DType | None, n: int, descending: bool) -> None:
         fast = keys._backend.iteration_cache
-        self.n, self.descending = n, int(descending)
+        self.n, self.descending = n, int(bool(descending))
         length = chunk_size(keys.itemsize + (value_dtype.itemsize if value_dtype else 0), fast)
         self.chunks = -(-n // length)
         self.counts = tack.empty(self.chunks * int(DIGITS), index_dtype(n), device=keys.device)

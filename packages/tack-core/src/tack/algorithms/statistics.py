@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from functools import cache
 from typing import Any
 
@@ -22,26 +23,32 @@ PART = tack.constant(256)
 PARTS = tack.constant(4096 // 256)
 
 
-def var(x: Any, *, ddof: int = 0, n: int | None = None) -> float:
+def var(x: Any, *, ddof: float = 0, n: int | None = None) -> float:
     """The variance of the first ``n`` elements: squared distances from the mean, divided by n - ``ddof``.
 
     NaN if n <= ``ddof``.
     """
-    source = as_array("var", "x", x)
-    count = prefix("var", source.size, n)
-    if count <= ddof:
+    return _variance("var", x, ddof, n)
+
+
+def std(x: Any, *, ddof: float = 0, n: int | None = None) -> float:
+    """The standard deviation, the square root of `var`."""
+    return math.sqrt(_variance("std", x, ddof, n))
+
+
+def _variance(function: str, x: Any, ddof: float, n: int | None) -> float:
+    source = as_array(function, "x", x)
+    count = prefix(function, source.size, n)
+    if not isinstance(ddof, numbers.Real):
+        raise TypeError(f"{function}: ddof is a number, not {type(ddof).__name__}")
+    if not count > ddof:
         return math.nan
     return _sum(_squared_distance, source, source, count, source[:count].mean()) / (count - ddof)
 
 
-def std(x: Any, *, ddof: int = 0, n: int | None = None) -> float:
-    """The standard deviation, the square root of `var`."""
-    return math.sqrt(var(x, ddof=ddof, n=n))
-
-
 def norm(x: Any, order: float = 2, *, n: int | None = None) -> float:
     """The 1-, 2- or infinity-norm (``math.inf``) of the first ``n`` elements; 0 for none."""
-    if order not in (1, 2, math.inf):
+    if np.ndim(order) or order not in (1, 2, math.inf):
         raise ValueError(f"norm: order is 1, 2 or math.inf, not {order!r}")
     source = as_array("norm", "x", x)
     count = prefix("norm", source.size, n)
@@ -91,7 +98,7 @@ def dot(x: Any, y: Any, *, n: int | None = None) -> float | int:
 
 def count_nonzero(x: Any, *, n: int | None = None) -> int:
     """How many of the first ``n`` elements are not zero; NaN is not."""
-    source = as_mask("count_nonzero", x)
+    source = as_mask("count_nonzero", x, "x")
     return int(count_blocks(source, prefix("count_nonzero", source.size, n)).sum())
 
 
