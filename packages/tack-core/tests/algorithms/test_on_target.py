@@ -112,6 +112,11 @@ def test_reductions_and_statistics() -> None:
         equal(algorithms.reduce(arr, "max", axis=axis), values.reshape(20, 300).max(axis=axis))
     assert algorithms.var(arr) == pytest.approx(values.var())
     assert algorithms.norm(arr) == pytest.approx(math.sqrt(algorithms.dot(arr, arr)))
+    for calm in (values, np.float32(1e30) * finite_values(f32, 500), any_values(i64, 500)):
+        # Devices without f64 add up in f32, which must not overflow.
+        exact, tolerance = calm.astype(np.float64), 1e-12 if widest() is f64 else 1e-5
+        assert algorithms.var(calm) == pytest.approx(exact.var(), rel=tolerance)
+        assert algorithms.norm(calm) == pytest.approx(np.linalg.norm(exact), rel=tolerance)
     counts, edges = algorithms.histogram(arr, bins=37)
     expected = np.histogram(values, bins=37)
     equal(counts, expected[0])

@@ -9,7 +9,7 @@ import pytest
 
 import tack
 from algorithms.inputs import SIZES, any_values, equal, finite_values
-from tack import DType, algorithms, f32, f64, i32, u8
+from tack import DType, algorithms, f32, f64, i32, u8, u64
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +43,16 @@ def test_sorts(dtype: DType, size: int) -> None:
     equal(algorithms.argsort(values), order.astype(np.int32))
 
 
-def test_segments_longer_than_tiles() -> None:
-    values = any_values(i32, 200_000)
-    offsets = np.array([0, 5, 90_000, 90_000, 90_001, 199_999, 200_000])
-    sums = [values[a:b].sum(dtype=np.int64) for a, b in itertools.pairwise(offsets)]
-    equal(algorithms.segmented_reduce(values, offsets), np.array(sums))
+@pytest.mark.parametrize("dtype", [tack.i8, i32, u8, u64], ids=str)
+def test_segments_longer_than_tiles(dtype: DType) -> None:
+    values = any_values(dtype, 200_000)
+    offsets = np.array([0, 5, 90_000, 90_001, 199_999, 200_000])
+    parts = [values[a:b] for a, b in itertools.pairwise(offsets)]
+    wide = np.int64 if dtype.is_signed else np.uint64
+    equal(algorithms.segmented_reduce(values, offsets), np.array([p.sum(dtype=wide) for p in parts]))
+    equal(algorithms.segmented_reduce(values, offsets, "max"), np.array([p.max() for p in parts]))
+    running = np.concatenate([np.cumsum(p, dtype=wide) for p in parts])
+    equal(algorithms.segmented_scan(values, offsets, dtype=tack.i64 if dtype.is_signed else u64), running)
 
 
 def test_compaction() -> None:

@@ -43,7 +43,8 @@ def _variance(function: str, x: Any, ddof: float, n: int | None) -> float:
         raise TypeError(f"{function}: ddof is a number, not {type(ddof).__name__}")
     if not count > ddof:
         return math.nan
-    return _sum(_squared_distance, source, source, count, source[:count].mean()) / (count - ddof)
+    calm, unit = _calm(source, count)
+    return _sum(_squared_distance, calm, calm, count, calm[:count].mean()) * unit * unit / (count - ddof)
 
 
 def norm(x: Any, order: float = 2, *, n: int | None = None) -> float:
@@ -56,7 +57,8 @@ def norm(x: Any, order: float = 2, *, n: int | None = None) -> float:
         return float(absmax(source, n=count)) if count else 0.0
     if order == 1:
         return _sum(_magnitude, source, source, count)
-    return math.sqrt(_sum(_product, source, source, count))
+    calm, unit = _calm(source, count)
+    return math.sqrt(_sum(_product, calm, calm, count)) * unit
 
 
 def absmax(x: Any, *, n: int | None = None) -> float | int:
@@ -100,6 +102,25 @@ def count_nonzero(x: Any, *, n: int | None = None) -> int:
     """How many of the first ``n`` elements are not zero; NaN is not."""
     source = as_mask("count_nonzero", x, "x")
     return int(count_blocks(source, prefix("count_nonzero", source.size, n)).sum())
+
+
+def _calm(x: tack.Array, n: int) -> tuple[tack.Array, float]:
+    """Numbers whose squares can be added up where a device has no f64, and what they are multiples of."""
+    if x._backend.supports_f64 or not n:
+        return x, 1.0
+    greatest = absmax(x, n=n)
+    if not 0 < greatest < math.inf or 2.0**-40 < greatest < 2.0**40:
+        return x, 1.0
+    unit = math.ldexp(1.0, max(-100, min(100, math.frexp(greatest)[1])))  # f32 holds it and its reciprocal
+    out = tack.empty(n, f32, device=x.device)
+    _multiply(x, out, 1 / unit, n)
+    return out, unit
+
+
+@tack.kernel
+def _multiply(x: Any, out: Any, by: Any, n: Any) -> None:
+    for i in range(n):
+        out[i] = f32(x[i]) * f32(by)
 
 
 def _sum(term: Func, x: tack.Array, y: tack.Array, n: int, shift: float = 0.0) -> float:

@@ -126,7 +126,7 @@ def _total_kernel(op: str, wide: DType, source: DType, target: DType, segmented:
             lane = tack.thread_id()
             load(x, heads, staged, marks, i // LANES * tile_size, n, lane)
             tack.barrier()
-            _, _, aggregate, complete = totals(staged, marks, lane)
+            _in_front, _restarts, aggregate, complete = totals(staged, marks, lane)
             if lane == 0:
                 sums[i // LANES] = aggregate
                 flags[i // LANES] = complete
