@@ -140,6 +140,26 @@ def test_the_magnitude_of_the_least_integer() -> None:
     assert algorithms.absmax(np.array([-128, 127], np.int8)) == 128
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_sums_have_the_same_bits_on_every_run_however_many_threads(dtype: DType, target: str) -> None:
+    x, y = finite_values(dtype, 60 * BLOCK + 17), finite_values(dtype, 60 * BLOCK + 17, 1)
+    offsets = np.sort(np.random.default_rng(0).integers(0, x.size, 500))
+
+    def results(device: tack.Device | None) -> list[object]:
+        a, b = tack.asarray(x, device=device), tack.asarray(y, device=device)
+        square = a[: 60 * BLOCK].reshape((240, 1024))
+        rows = [algorithms.reduce(square, op, axis=axis) for op in ("sum", "mean") for axis in (0, 1)]
+        rows.append(algorithms.segmented_reduce(a, tack.asarray(offsets, device=device)))
+        numbers = [algorithms.reduce(a), algorithms.dot(a, b), algorithms.var(a), algorithms.norm(a, 1)]
+        return [*(row.numpy().tobytes() for row in rows), *numbers]
+
+    first = results(None)
+    assert results(None) == first
+    if target == "cpu":
+        for threads in (1, 3):
+            assert results(tack.device("cpu", num_threads=threads)) == first
+
+
 # --- histograms -------------------------------------------------------------------------------
 
 
