@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
 from volumes import sphere
 
-from tack.vis import Grid, Mesh, contour, from_vtk, to_vtk
+import tack
+from tack.vis import Grid, Lines, Mesh, contour, from_vtk, marching_squares, to_vtk
 
 pytest.importorskip("vtkmodules.vtkFiltersCore", exc_type=ImportError)
 from vtkmodules.util.numpy_support import numpy_to_vtk, vtk_to_numpy
@@ -94,7 +96,104 @@ def test_a_rectilinear_grid() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8, np.int64])
+def test_grids_go_to_vtk_in_the_same_memory(dtype: type) -> None:
+    values = tack.asarray((100 * sphere(5, 6, 7)).astype(dtype))
+    for place in (
+        {"spacing": (0.5, 1.0, 2.0), "origin": (11.0, 20.0, 30.0)},
+        {"coordinates": (np.arange(7) ** 2.0, np.arange(6.0), np.linspace(1, 2, 5))},
+    ):
+        data = to_vtk(Grid(values, place))
+        array = vtk_to_numpy(data.GetPointData().GetScalars())
+        assert array.ctypes.data == np.asarray(values).ctypes.data or tack.default_device() != tack.device(
+            "cpu"
+        )
+        again = from_vtk(data)
+        assert again.values.dtype is values.dtype
+        np.testing.assert_array_equal(again.values, values)
+        assert set(again.place) == set(place)
+        for name, numbers in place.items():
+            np.testing.assert_array_equal(
+                np.concatenate([*map(np.atleast_1d, again.place[name])]), np.hstack(numbers)
+            )
+
+
+def test_lines_go_to_vtk() -> None:
+    found = marching_squares(sphere(9, 10, 11)[4], 0.6, spacing=(0.5, 2))
+    surface = to_vtk(found)
+    assert surface.GetNumberOfLines() == found.lines.shape[0]
+    places = vtk_to_numpy(surface.GetPoints().GetData())
+    np.testing.assert_array_equal(places[:, :2], found.points)
+    assert not places[:, 2].any()
+    ends = vtk_to_numpy(surface.GetLines().GetConnectivityArray()).reshape(-1, 2)
+    np.testing.assert_array_equal(ends, found.lines)
+    assert isinstance(found, Lines)
+
+
+def test_a_mesh_of_numpy_arrays_and_of_i64() -> None:
+    mesh = contour(sphere(9, 10, 11), 0.8)
+    for kind in (np.int32, np.int64, np.uint16):
+        triangles = mesh.triangles.numpy().astype(kind)
+        surface = to_vtk(Mesh(mesh.points.numpy(), triangles, None, {"x": mesh.points.numpy()[:, 0].copy()}))
+        found = vtk_to_numpy(surface.GetPolys().GetConnectivityArray()).reshape(-1, 3)
+        np.testing.assert_array_equal(found, triangles)
+        assert surface.GetPointData().GetArray("x").GetNumberOfTuples() == mesh.points.shape[0]
+
+
+@pytest.mark.parametrize("suffix", [".vtp", ".ply", ".stl"])
+def test_vtk_writes_files_of_it(suffix: str, tmp_path: Path) -> None:
+    """And reads back what was written."""
+    io_xml = pytest.importorskip("vtkmodules.vtkIOXML", exc_type=ImportError)
+    io_ply = pytest.importorskip("vtkmodules.vtkIOPLY", exc_type=ImportError)
+    io_geometry = pytest.importorskip("vtkmodules.vtkIOGeometry", exc_type=ImportError)
+    writer, reader = {
+        ".vtp": (io_xml.vtkXMLPolyDataWriter, io_xml.vtkXMLPolyDataReader),
+        ".ply": (io_ply.vtkPLYWriter, io_ply.vtkPLYReader),
+        ".stl": (io_geometry.vtkSTLWriter, io_geometry.vtkSTLReader),
+    }[suffix]
+    mesh = contour(sphere(12, 13, 14).astype(np.float32), 0.8, normals=True)
+    path = tmp_path / f"mesh{suffix}"
+    out, back = writer(), reader()
+    out.SetInputData(to_vtk(mesh))
+    out.SetFileName(str(path))
+    assert out.Write() == 1
+    back.SetFileName(str(path))
+    back.Update()
+    again = from_vtk(back.GetOutput())
+    corners = [m.points.numpy()[m.triangles.numpy()] for m in (again, mesh)]
+    np.testing.assert_allclose(*corners, rtol=1e-6)  # STL merges no points, others keep their order
+    if suffix == ".vtp":
+        np.testing.assert_array_equal(again.normals, mesh.normals)
+
+
+def test_pyvista_takes_and_gives_them() -> None:
+    pyvista = pytest.importorskip("pyvista")
+    mesh = contour(sphere(20, 21, 22), 0.8, normals=True)
+    wrapped = pyvista.wrap(to_vtk(mesh))
+    assert np.shares_memory(wrapped.points, np.asarray(mesh.points))
+    assert wrapped.GetNumberOfPolys() == mesh.triangles.shape[0]
+    assert wrapped.is_manifold
+    again = from_vtk(wrapped)
+    np.testing.assert_array_equal(again.triangles, mesh.triangles)
+    image = pyvista.ImageData(dimensions=(5, 6, 7), spacing=(1, 2, 3))
+    image["density"] = np.arange(210.0)
+    grid = from_vtk(image, "density")
+    assert grid.values.address == image["density"].ctypes.data
+
+
 def test_what_is_refused() -> None:
+    for data in (None, np.zeros((3, 3)), 5):
+        with pytest.raises(TypeError, match="to_vtk: mesh is a Mesh"):
+            to_vtk(data)
+    points, triangles = np.zeros((3, 3)), np.zeros((1, 3), np.int32)
+    for mesh, text in (
+        (Mesh(points[:, :2], triangles, None, {}), r"points are f64 of shape \(3, 2\)"),
+        (Mesh(points, triangles[0], None, {}), r"triangles are i32 of shape \(3,\)"),
+        (Mesh(points, triangles, points[:2], {}), "normals have shape"),
+        (Mesh(points, triangles, None, {"a": points[:2]}), r"point_data\['a'\] has shape"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            to_vtk(mesh)
     with pytest.raises(TypeError, match="not ndarray"):
         from_vtk(np.zeros(3))
     quads = vtkPolyData()

@@ -13,7 +13,9 @@ import numpy as np
 
 import tack
 from tack.record import Record
-from tack.vis.mesh import Mesh
+from tack.vis.grids import as_volume
+from tack.vis.mesh import Mesh, as_mesh
+from tack.vis.squares import Lines
 
 __all__ = ["Grid", "from_vtk", "to_vtk"]
 
@@ -30,36 +32,74 @@ class Grid(Record):
     place: dict[str, Any]
 
 
-def to_vtk(mesh: Mesh) -> Any:
-    """The mesh as a ``vtkPolyData``, which uses its memory if that is the host's.
+def to_vtk(data: Mesh | Lines | Grid) -> Any:
+    """A `Mesh` or `Lines` as a ``vtkPolyData``, a `Grid` as a ``vtkImageData`` or ``vtkRectilinearGrid``.
 
-    Normals become the active normals, and ``point_data`` arrays of the same names.
+    VTK uses the memory of arrays that are the host's, but for the points of lines, which get a third
+    coordinate of 0. Normals become the active normals, ``point_data`` arrays of the same names, and a grid's
+    values the active scalars, named "values".
 
     Raises:
+        TypeError: it is something else.
+        ValueError: the arrays do not fit each other.
         ImportError: VTK is not installed.
     """
-    support = _vtk("util.numpy_support")
-    model, core = _vtk("vtkCommonDataModel"), _vtk("vtkCommonCore")
-    points = core.vtkPoints()
-    points.SetData(support.numpy_to_vtk(mesh.points.host_values()))
-    triangles = mesh.triangles.host_values().reshape(-1)
-    corners = support.numpy_to_vtk(
-        triangles, array_type=core.VTK_TYPE_INT32 if triangles.itemsize == 4 else core.VTK_TYPE_INT64
-    )
-    cells = model.vtkCellArray()
-    cells.SetData(3, corners)
-    surface = model.vtkPolyData()
-    surface.SetPoints(points)
-    surface.SetPolys(cells)
+    if isinstance(data, Grid):
+        return _vtk_grid(data)
+    if isinstance(data, Lines):
+        points = np.pad(data.points.host_values(), ((0, 0), (0, 1)))
+        surface = _poly_data(points)
+        surface.SetLines(_cells(data.lines.host_values()))
+        return surface
+    mesh = as_mesh("to_vtk", data)
+    surface = _poly_data(mesh.points.host_values())
+    surface.SetPolys(_cells(mesh.triangles.host_values()))
     for name, values in mesh.point_data.items():
-        array = support.numpy_to_vtk(values.host_values())
-        array.SetName(name)
-        surface.GetPointData().AddArray(array)
+        surface.GetPointData().AddArray(_named(name, values.host_values()))
     if mesh.normals is not None:
-        normals = support.numpy_to_vtk(mesh.normals.host_values())
-        normals.SetName("Normals")
-        surface.GetPointData().SetNormals(normals)
+        surface.GetPointData().SetNormals(_named("Normals", mesh.normals.host_values()))
     return surface
+
+
+def _vtk_grid(grid: Grid) -> Any:
+    model = _vtk("vtkCommonDataModel")
+    values = as_volume("to_vtk", "values", grid.values)
+    if "coordinates" in grid.place:
+        data = model.vtkRectilinearGrid()
+        for axis, planes in zip("XYZ", grid.place["coordinates"], strict=True):
+            getattr(data, f"Set{axis}Coordinates")(_named(axis, np.asarray(planes)))
+    else:
+        data = model.vtkImageData()
+        data.SetSpacing(grid.place.get("spacing", (1, 1, 1)))
+        data.SetOrigin(grid.place.get("origin", (0, 0, 0)))
+    data.SetDimensions(values.shape[::-1])
+    data.GetPointData().SetScalars(_named("values", values.host_values().reshape(-1)))
+    return data
+
+
+def _poly_data(places: Any) -> Any:
+    points = _vtk("vtkCommonCore").vtkPoints()
+    points.SetData(_vtk("util.numpy_support").numpy_to_vtk(places))
+    surface = _vtk("vtkCommonDataModel").vtkPolyData()
+    surface.SetPoints(points)
+    return surface
+
+
+def _cells(numbers: Any) -> Any:
+    """Cells that name their points by rows of i32 or i64."""
+    core = _vtk("vtkCommonCore")
+    kind = core.VTK_TYPE_INT32 if numbers.itemsize == 4 else core.VTK_TYPE_INT64
+    cells = _vtk("vtkCommonDataModel").vtkCellArray()
+    cells.SetData(
+        numbers.shape[1], _vtk("util.numpy_support").numpy_to_vtk(numbers.reshape(-1), array_type=kind)
+    )
+    return cells
+
+
+def _named(name: str, values: Any) -> Any:
+    array = _vtk("util.numpy_support").numpy_to_vtk(values)
+    array.SetName(str(name))
+    return array
 
 
 def from_vtk(data: Any, name: str | None = None) -> Grid | Mesh:
