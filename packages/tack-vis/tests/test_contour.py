@@ -187,6 +187,28 @@ def test_nothing_but_nan() -> None:
         assert contour(np.full((3, 3, 3), math.nan), 0).points.shape == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "place"), [(-math.inf, 1, 1), (0, math.inf, 0), (-math.inf, math.inf, 0.5)]
+)
+def test_infinite_voxels(low: float, high: float, place: float) -> None:
+    """Points are on the finite end of their edge, or in its middle; unknown normals are 0."""
+    inside = sphere(7, 7, 7) < 0.5
+    mesh = contour(np.where(inside, high, low), 0.5, normals=True)
+    assert mesh.points.shape == contour(inside, 0.5).points.shape
+    assert is_closed(mesh.triangles.numpy())
+    fraction = np.modf(mesh.points.numpy())[0]
+    assert set(np.unique(fraction)) == ({0, 0.5} if place == 0.5 else {0})
+    assert np.isfinite(mesh.normals.numpy()).all()
+
+
+def test_a_volume_of_booleans() -> None:
+    """As their bytes: what a label of a segmentation covers."""
+    labels = np.random.default_rng(0).integers(0, 3, (6, 7, 8))
+    mesh, expected = contour(labels == 1, 0.5), contour((labels == 1).astype(np.uint8), 0.5)
+    np.testing.assert_array_equal(mesh.points, expected.points)
+    np.testing.assert_array_equal(mesh.triangles, expected.triangles)
+
+
 # --- nothing, and errors ----------------------------------------------------------------------
 
 
@@ -215,6 +237,18 @@ CUBE = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
         (lambda: contour([[[1.0]]], 1), TypeError, "not list"),
         (lambda: contour(CUBE, math.nan), ValueError, "a value is NaN"),
         (lambda: contour(CUBE, 1, spacing=(1, 2)), ValueError, "spacing is three finite numbers"),
+        (lambda: contour(CUBE, 1, spacing=2), ValueError, "spacing is three finite numbers, not 2"),
+        (lambda: contour(CUBE, 1, spacing=(1, 0, 1)), ValueError, "spacing is positive"),
+        (lambda: contour(CUBE, 1, spacing=(1, 1, -1)), ValueError, r"flipped axis is grid\[..., ::-1\]"),
+        (lambda: contour(CUBE, 1, spacing=(1e308,) * 3), ValueError, "past what floats hold"),
+        (lambda: contour(CUBE.astype(np.float16), 1), TypeError, r"contour: volume: .* float16.*astype"),
+        (lambda: contour(CUBE, 1, mask=CUBE.astype(complex)), TypeError, "contour: mask: .* complex"),
+        (lambda: contour(CUBE, 1, coordinates=5), TypeError, "coordinates are three arrays of numbers"),
+        (
+            lambda: contour(CUBE, 1, coordinates=([0, 1, 2],) * 3, origin=(1, 0, 0)),
+            ValueError,
+            "spacing and origin do not go with them",
+        ),
         (lambda: contour(CUBE, 1, origin=(1, 2, math.inf)), ValueError, "origin is three finite numbers"),
         (lambda: contour(CUBE, 1, mask=CUBE[:2]), ValueError, r"mask has shape \(2, 3, 3\)"),
         (lambda: contour(CUBE, 1, fields={"f": CUBE[:2]}), ValueError, r"fields\['f'\] has shape"),

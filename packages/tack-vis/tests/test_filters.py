@@ -10,6 +10,7 @@ import pytest
 from volumes import grid, sphere
 
 from tack.vis import (
+    Mesh,
     cell_to_point,
     contour,
     gradient,
@@ -76,6 +77,69 @@ def test_threshold(dtype: type) -> None:
     assert threshold(values[:1], 2, 8).shape == (0,)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint64, np.int8])
+def test_limits_are_compared_exactly(dtype: type) -> None:
+    """Also those that the dtype, or f64, does not hold."""
+    kinds = np.finfo if dtype is np.float32 else np.iinfo
+    numbers = [0.7] if dtype is np.float32 else [int(np.iinfo(dtype).max) - 1]
+    for number in numbers:
+        values = np.full((2, 2, 2), number, dtype)
+        exact = values[0, 0, 0].item()
+        for limit in (
+            exact - 1e-9 if dtype is np.float32 else exact - 1,
+            exact,
+            exact + 1,
+            number,
+            0.3,
+            1e300,
+        ):
+            assert threshold(values, limit).size == (exact >= limit), limit
+            assert threshold(values, high=limit).size == (exact <= limit), limit
+    assert (
+        threshold(
+            np.full((2, 2, 2), kinds(dtype).max, dtype), 2**70 if dtype is not np.float32 else 1e39
+        ).size
+        == 0
+    )
+    flags = np.zeros((2, 3, 3), bool)
+    flags[:, :, :2] = True
+    assert threshold(flags, 1).numpy().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda v: threshold(v, "a"), TypeError, "threshold: low is a number, not str"),
+        (lambda v: threshold(v, 0, math.nan), ValueError, "threshold: high is NaN"),
+        (lambda v: gradient(v, spacing=2), ValueError, "gradient: spacing is three finite numbers, not 2"),
+        (lambda v: gradient(v, spacing=(1, -1, 1)), ValueError, "spacing is positive"),
+        (lambda v: gradient(v.astype(np.float16)), TypeError, r"gradient: volume: .* float16.*astype"),
+        (lambda v: cell_to_point(v[0]), ValueError, "cell_to_point: values has 2 dimensions"),
+        (lambda v: slice_plane(v, (0, 0), (0, 0, 1)), ValueError, "point is three finite numbers"),
+        (lambda v: slice_plane(v, (0, 0, 0), "abc"), ValueError, "normal is three finite numbers"),
+        (lambda v: surface_normals(v), TypeError, "surface_normals: mesh is a Mesh"),
+    ],
+)
+def test_what_is_refused(call, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call(np.zeros((3, 3, 3)))
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 3], [-1, 0, 1], [0, 1, 2**40]])
+def test_normals_of_triangles_without_points(numbers: list[int]) -> None:
+    mesh = Mesh(np.eye(3), np.array([[0, 1, 2], numbers]), None, {})
+    with pytest.raises(ValueError, match=r"triangles name points .* there are 3"):
+        surface_normals(mesh)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1, 1e12])
+def test_normals_of_surfaces_of_any_size(size: float) -> None:
+    """Squares of areas in f32 would be 0 or infinite."""
+    mesh = contour(sphere(20, 21, 22).astype(np.float32), 0.7, spacing=(size,) * 3)
+    lengths = np.linalg.norm(surface_normals(mesh), axis=1)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-6)
+
+
 def test_a_slice_lies_on_its_plane_and_has_the_values_there() -> None:
     z, y, x = grid(12, 13, 14)
     normal, point = np.array([1.0, 2.0, -0.5]), np.array([0.1, 0.0, 0.2])
@@ -96,14 +160,34 @@ def test_a_slice_lies_on_its_plane_and_has_the_values_there() -> None:
     assert area == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1, 1e-200, 1e200])
+@pytest.mark.parametrize("axis", range(3))
+@pytest.mark.parametrize("direction", [1, -1])
+def test_a_plane_on_a_side_of_the_grid(axis: int, direction: int, scale: float) -> None:
+    """From both sides, and where rounding would leave it outside."""
+    values = RNG.random((4, 5, 6))
+    about = {"spacing": (0.1, 0.3, 0.7), "origin": (0.3, -0.1, 0.2)}
+    for end in (0, values.shape[2 - axis] - 1):
+        point = np.array(about["origin"]) + end * np.array(about["spacing"])
+        mesh = slice_plane(values, point, scale * direction * np.eye(3)[axis], **about)
+        expected = values.take(end, 2 - axis)
+        assert mesh.points.shape[0] == expected.size
+        np.testing.assert_allclose(mesh.points.numpy()[:, axis], point[axis], atol=1e-14)
+        np.testing.assert_allclose(
+            np.sort(mesh.point_data["values"]), np.sort(expected, axis=None), atol=1e-11
+        )
+
+
 def test_a_plane_that_misses_and_one_that_is_none() -> None:
     values = np.zeros((3, 3, 3))
-    with pytest.warns(UserWarning, match="no surface"):
-        assert slice_plane(values, (9, 9, 9), (1, 0, 0)).triangles.shape == (0, 3)
+    with pytest.warns(UserWarning, match="slice_plane: the plane misses the grid, which is from 0 to 2"):
+        mesh = slice_plane(values, (9, 9, 9), (1, 0, 0))
+    assert mesh.triangles.shape == mesh.points.shape == (0, 3)
+    assert mesh.point_data["values"].shape == (0,)
+    with pytest.warns(UserWarning, match="finds no cells in a grid of shape"):
+        slice_plane(values[:1], (1, 1, 0), (0, 0, 1))
     with pytest.raises(ValueError, match="no direction"):
         slice_plane(values, (1, 1, 1), (0, 0, 0))
-    with pytest.raises(ValueError, match="three finite numbers"):
-        slice_plane(values, (1, 1), (0, 0, 1))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -61,6 +61,36 @@ def test_cells_with_nan_have_no_lines() -> None:
     assert marching_squares(np.full((3, 3), math.nan), 0).points.shape == (0, 2)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint64, np.int8])
+def test_values_are_compared_exactly(dtype: type) -> None:
+    least = np.float32(0.7) if dtype is np.float32 else dtype(np.iinfo(dtype).max - 2)
+    image = np.full((3, 3), least, dtype)
+    image[1, 1] = 2 if dtype is np.float32 else np.iinfo(dtype).max
+    assert marching_squares(image, least.item() + (1e-9 if dtype is np.float32 else 1)).points.shape[0] in (
+        (4,) if np.dtype(dtype).itemsize < 8 else (0, 4)  # doubles do not hold the value
+    )
+    assert marching_squares(image, 0.7 if dtype is np.float32 else -1).points.shape[0] == (
+        4 if dtype is np.float32 else 0  # 0.7 as f32 is less than 0.7
+    )
+    assert marching_squares(image, 2.0**70).points.shape[0] == 0
+
+
+def test_booleans_and_infinities() -> None:
+    image = np.zeros((5, 5), bool)
+    image[2, 2] = True
+    assert sorted(map(tuple, marching_squares(image, 0.5).points.numpy().tolist())) == [
+        (1.5, 2), (2, 1.5), (2, 2.5), (2.5, 2)
+    ]  # fmt: skip
+    for low, high, place in ((-math.inf, 1, 1), (0, math.inf, 0), (-math.inf, math.inf, 0.5)):
+        found = marching_squares(np.where(image, high, low), 0.5).points.numpy()
+        assert sorted(map(tuple, found.tolist())) == [
+            (1 + place, 2),
+            (2, 1 + place),
+            (2, 3 - place),
+            (3 - place, 2),
+        ]
+
+
 def test_several_values_and_empty_grids() -> None:
     image = disc(20, 21)
     levels = [0.2, 5.0, 0.6]
@@ -80,10 +110,19 @@ def test_what_is_refused() -> None:
         marching_squares([[1.0]], 0)
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         marching_squares(np.zeros(3), 0)
+    with pytest.raises(TypeError, match=r"marching_squares: image: .* float16.*astype"):
+        marching_squares(np.zeros((3, 3), np.float16), 0)
+    for values in (None, "a", [None], [[1.0]]):
+        with pytest.raises(TypeError, match="values is a number or a sequence of numbers"):
+            marching_squares(np.zeros((3, 3)), values)
+    for spacing in ((0, 1), (1, -1)):
+        with pytest.raises(ValueError, match="spacing is positive"):
+            marching_squares(np.zeros((3, 3)), 0, spacing=spacing)
     with pytest.raises(ValueError, match="is NaN"):
         marching_squares(np.zeros((3, 3)), math.nan)
-    with pytest.raises(ValueError, match="two finite numbers"):
-        marching_squares(np.zeros((3, 3)), 0, spacing=(1, 2, 3))
+    for spacing in ((1, 2, 3), 2, None, (1, math.inf)):
+        with pytest.raises(ValueError, match="spacing is two finite numbers"):
+            marching_squares(np.zeros((3, 3)), 0, spacing=spacing)
 
 
 @pytest.mark.parametrize("level", [0.5, 1.0])

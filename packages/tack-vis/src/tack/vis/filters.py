@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 
 import tack
 from tack.algorithms import searchsorted, sort_by_key, where
-from tack.dtypes import DType, f32, f64, u8
+from tack.dtypes import DType, f32, f64, i32, u8
 from tack.lang.kernel import Kernel
 from tack.vis.contour import contour
-from tack.vis.grids import as_volume, grid_axes
-from tack.vis.mesh import Mesh
+from tack.vis.grids import as_numbers, as_volume, grid_axes, grid_ends
+from tack.vis.levels import greatest_until, least_from
+from tack.vis.mesh import Mesh, as_mesh
 from tack.vis.points import gradient_func
 
 __all__ = ["cell_to_point", "gradient", "point_to_cell", "slice_plane", "surface_normals", "threshold"]
@@ -35,7 +37,7 @@ def gradient(
         coordinates: for a rectilinear grid instead: increasing x, y and z of its planes.
     """
     grid = as_volume("gradient", "volume", volume)
-    real = f64 if grid._backend.supports_f64 else f32
+    real = _real_of(grid)
     axes = grid_axes("gradient", grid, spacing, (0.0, 0.0, 0.0), coordinates, real)
     out = tack.empty((*grid.shape, 3), _float_of(grid), device=grid.device)
     _gradient_kernel(real)(grid, axes, out, *grid.shape)
@@ -50,7 +52,7 @@ def point_to_cell(values: Any) -> tack.Array:
     grid = as_volume("point_to_cell", "values", values)
     cells = tuple(max(0, n - 1) for n in grid.shape)
     out = tack.empty(cells, _float_of(grid), device=grid.device)
-    _mean_of_points(_float_of(grid))(grid, out, *cells, *grid.shape[1:])
+    _mean_of_points(_real_of(grid))(grid, out, *cells, *grid.shape[1:])
     return out
 
 
@@ -64,7 +66,7 @@ def cell_to_point(values: Any) -> tack.Array:
         raise ValueError(f"cell_to_point: there are no cells, shape {grid.shape}")
     points = tuple(n + 1 for n in grid.shape)
     out = tack.empty(points, _float_of(grid), device=grid.device)
-    _mean_of_cells(_float_of(grid))(grid, out, *grid.shape)
+    _mean_of_cells(_real_of(grid))(grid, out, *grid.shape)
     return out
 
 
@@ -73,18 +75,26 @@ def threshold(
 ) -> tack.Array:
     """The flat indices of cells whose points have values from ``low`` to ``high``, ascending.
 
-    The grid of cells is (nz - 1, ny - 1, nx - 1).
+    The grid of cells is (nz - 1, ny - 1, nx - 1). The limits are compared as they are, whatever the dtype.
 
     Args:
         every: whether all eight points must have such values, or one is enough. NaN has none.
+
+    Raises:
+        TypeError: a limit is not a number.
+        ValueError: a limit is NaN.
     """
     grid = as_volume("threshold", "volume", volume)
+    for name, limit in (("low", low), ("high", high)):
+        if not isinstance(limit, int | float | np.number):
+            raise TypeError(f"threshold: {name} is a number, not {type(limit).__name__}")
+        if limit != limit:
+            raise ValueError(f"threshold: {name} is NaN, with which nothing compares")
+    least, most = least_from(low, grid.scalar), greatest_until(high, grid.scalar)
     cells = tuple(max(0, n - 1) for n in grid.shape)
-    chosen = tack.empty(math.prod(cells), u8, device=grid.device)
-    limits = tack.asarray(
-        np.array([low, high]), f64 if grid._backend.supports_f64 else f32, device=grid.device
-    )
-    _cells_within(grid, chosen, limits, *cells, *grid.shape[1:], 8 if every else 1)
+    chosen = tack.zeros(math.prod(cells), u8, device=grid.device)
+    if least is not None and most is not None:
+        _cells_within(grid.scalar)(grid, chosen, least, most, *cells, *grid.shape[1:], 8 if every else 1)
     return where(chosen)
 
 
@@ -99,34 +109,61 @@ def slice_plane(
 ) -> Mesh:
     """The plane through ``point`` with ``normal``, cut to the grid.
 
-    Points are where the plane crosses grid edges, and ``point_data["values"]`` is the volume there. Other
-    arguments are those of `contour`.
+    Points are where the plane crosses grid edges, and ``point_data["values"]`` is the volume there, in its
+    dtype: of integers the fraction is cut off. A plane on the outside of the grid gives that side. One that
+    misses the grid gives nothing, and a warning. Other arguments are those of `contour`.
+
+    Raises:
+        ValueError: ``point`` or ``normal`` are not three finite numbers, or the normal is 0.
     """
-    grid = as_volume("slice_plane", "volume", volume)
-    direction = np.asarray(normal, np.float64)
-    place = np.asarray(point, np.float64)
-    if direction.shape != (3,) or place.shape != (3,) or not np.isfinite([direction, place]).all():
-        raise ValueError("slice_plane: point and normal are three finite numbers each")
-    length = float(np.linalg.norm(direction))
-    if length == 0:
-        raise ValueError("slice_plane: the normal has no direction")
-    real = f64 if grid._backend.supports_f64 else f32
-    axes = grid_axes("slice_plane", grid, spacing, origin, coordinates, real)
-    distance = tack.empty(grid.shape, real, device=grid.device)
-    nx, ny, nz = (direction / length).tolist()
-    _plane_distance(axes, distance, nx, ny, nz, float(direction @ place / length), *grid.shape)
-    about = {"spacing": spacing, "origin": origin, "coordinates": coordinates}
-    return contour(distance, 0.0, fields={"values": grid}, **about)  # type: ignore[arg-type]
+    function = "slice_plane"
+    grid = as_volume(function, "volume", volume)
+    place = np.array(as_numbers(function, "point", point))
+    direction = np.array(as_numbers(function, "normal", normal))
+    if not direction.any():
+        raise ValueError(f"{function}: the normal has no direction")
+    direction /= np.abs(direction).max()  # so that squares are neither 0 nor infinite
+    direction /= np.linalg.norm(direction)
+    real = _real_of(grid)
+    axes = grid_axes(function, grid, spacing, origin, coordinates, real)
+    offset = float(direction @ place)
+    if min(grid.shape) > 1:
+        ends = np.array(grid_ends(grid, spacing, origin, coordinates))
+        along = direction[:, None] * ends
+        least, most = along.min(axis=1).sum(), along.max(axis=1).sum()
+        # A plane that touches the grid is moved into it by what rounding can take it out.
+        slack = 16 * np.finfo(real.numpy).eps * np.abs(along).max(axis=1).sum()
+        if least - slack <= offset <= most + slack:
+            distance = tack.empty(grid.shape, real, device=grid.device)
+            inside = float(min(max(offset, least + slack), most - slack))
+            _plane_distance(axes, distance, *direction.tolist(), inside, *grid.shape)
+            about = {"spacing": spacing, "origin": origin, "coordinates": coordinates}
+            return contour(distance, 0.0, fields={"values": grid}, **about)  # type: ignore[arg-type]
+        reason = f"misses the grid, which is from {least:g} to {most:g} along the normal; it is at {offset:g}"
+    else:
+        reason = f"finds no cells in a grid of shape {grid.shape}"
+    warnings.warn(f"{function}: the plane {reason}", stacklevel=2)
+    nothing = {"values": tack.empty(0, grid.scalar, device=grid.device)}
+    points, triangles = (tack.empty((0, 3), kind, device=grid.device) for kind in (real, i32))
+    return Mesh(points, triangles, None, nothing)
 
 
 def surface_normals(mesh: Mesh) -> tack.Array:
     """Unit normals at a mesh's points, (n, 3): the mean of the triangles' around each, weighted by area.
 
     They point to the side from which the triangles are counterclockwise. A point without triangles has 0.
+
+    Raises:
+        TypeError: it is not a mesh of float points and integer triangles.
+        ValueError: a triangle names a point that there is not.
     """
+    mesh = as_mesh("surface_normals", mesh)
     points, triangles = mesh.points, mesh.triangles
     count, corners = points.shape[0], triangles.size
     device = points.device
+    if corners and not 0 <= triangles.min() <= triangles.max() < count:
+        found = f"{triangles.min()} to {triangles.max()}"
+        raise ValueError(f"surface_normals: triangles name points {found}; there are {count}")
     numbers = tack.arange(0, count + 1, dtype=triangles.scalar, device=device)
     faces = tack.empty(corners, triangles.scalar, device=device)
     _face_numbers(faces, corners)
@@ -134,12 +171,17 @@ def surface_normals(mesh: Mesh) -> tack.Array:
     owners, around = sort_by_key(triangles, faces)
     starts = searchsorted(owners, numbers)
     normals = tack.empty((count, 3), points.scalar, device=device)
-    _mean_normals(points, triangles, around, starts, normals, count)
+    _mean_normals(_real_of(points))(points, triangles, around, starts, normals, count)
     return normals
 
 
 def _float_of(array: tack.Array) -> DType:
     return f64 if array.scalar is f64 else f32
+
+
+def _real_of(array: tack.Array) -> DType:
+    """The type to compute in on the array's device."""
+    return f64 if array._backend.supports_f64 else f32
 
 
 @cache
@@ -190,16 +232,29 @@ def _mean_of_cells(real: DType) -> Kernel:
     return mean_of_cells
 
 
-@tack.kernel
-def _cells_within(
-    volume: Any, chosen: Any, limits: Any, cz: Any, cy: Any, cx: Any, ny: Any, nx: Any, least: Any
-) -> None:
-    for k, j, i in tack.ndindex(cz, cy, cx):
-        count = 0
-        for c in range(8):
-            value = volume[((k + c // 4) * ny + j + c // 2 % 2) * nx + i + c % 2]
-            count += value >= limits[0] and value <= limits[1]
-        chosen[(k * cy + j) * cx + i] = count >= least
+@cache
+def _cells_within(dtype: DType) -> Kernel:
+    @tack.kernel
+    def cells_within(
+        volume: Any,
+        chosen: Any,
+        least: Any,
+        most: Any,
+        cz: Any,
+        cy: Any,
+        cx: Any,
+        ny: Any,
+        nx: Any,
+        needed: Any,
+    ) -> None:
+        for k, j, i in tack.ndindex(cz, cy, cx):
+            count = 0
+            for c in range(8):
+                value = volume[((k + c // 4) * ny + j + c // 2 % 2) * nx + i + c % 2]
+                count += value >= dtype(least) and value <= dtype(most)
+            chosen[(k * cy + j) * cx + i] = count >= needed
+
+    return cells_within
 
 
 @tack.kernel
@@ -217,27 +272,31 @@ def _face_numbers(faces: Any, n: Any) -> None:
         faces[c] = c // 3
 
 
-@tack.kernel
-def _mean_normals(points: Any, triangles: Any, around: Any, starts: Any, normals: Any, count: Any) -> None:
-    for p in range(count):
-        x = points[3 * p] * 0
-        y = x
-        z = x
-        for s in range(starts[p], starts[p + 1]):
-            a = 3 * triangles[3 * around[s]]
-            b = 3 * triangles[3 * around[s] + 1]
-            c = 3 * triangles[3 * around[s] + 2]
-            ux = points[b] - points[a]
-            uy = points[b + 1] - points[a + 1]
-            uz = points[b + 2] - points[a + 2]
-            vx = points[c] - points[a]
-            vy = points[c + 1] - points[a + 1]
-            vz = points[c + 2] - points[a + 2]
-            x += uy * vz - uz * vy
-            y += uz * vx - ux * vz
-            z += ux * vy - uy * vx
-        length = tack.sqrt(x * x + y * y + z * z)
-        scale = 1 / length if length > 0 else length
-        normals[3 * p] = x * scale
-        normals[3 * p + 1] = y * scale
-        normals[3 * p + 2] = z * scale
+@cache
+def _mean_normals(real: DType) -> Kernel:
+    @tack.kernel
+    def mean_normals(points: Any, triangles: Any, around: Any, starts: Any, normals: Any, count: Any) -> None:
+        for p in range(count):
+            x = real(0)
+            y = real(0)
+            z = real(0)
+            for s in range(starts[p], starts[p + 1]):
+                a = 3 * tack.i64(triangles[3 * tack.i64(around[s])])
+                b = 3 * tack.i64(triangles[3 * tack.i64(around[s]) + 1])
+                c = 3 * tack.i64(triangles[3 * tack.i64(around[s]) + 2])
+                ux = real(points[b]) - real(points[a])
+                uy = real(points[b + 1]) - real(points[a + 1])
+                uz = real(points[b + 2]) - real(points[a + 2])
+                vx = real(points[c]) - real(points[a])
+                vy = real(points[c + 1]) - real(points[a + 1])
+                vz = real(points[c + 2]) - real(points[a + 2])
+                x += uy * vz - uz * vy
+                y += uz * vx - ux * vz
+                z += ux * vy - uy * vx
+            length = tack.sqrt(x * x + y * y + z * z)
+            scale = 1 / length if length > 0 else length
+            normals[3 * p] = x * scale
+            normals[3 * p + 1] = y * scale
+            normals[3 * p + 2] = z * scale
+
+    return mean_normals

@@ -44,7 +44,11 @@ def _share_func(real: DType) -> Func:
     @tack.func
     def share(volume: Any, voxel: Any, other: Any, value: Any) -> Any:
         low = real(volume[voxel])
-        return (real(value) - low) / (real(volume[other]) - low)
+        high = real(volume[other])
+        t = (real(value) - low) / (high - low)
+        if t != t:  # of an infinite end: the other one, or between two
+            t = real(1) if high - high == 0 else real(0.5)
+        return t
 
     return share
 
@@ -159,9 +163,10 @@ def normal_kernel(real: DType, integer: DType) -> Kernel:
             y = y0 + t * (y1 - y0)
             z = z0 + t * (z1 - z0)
             length = tack.sqrt(x * x + y * y + z * z)
-            scale = -1 / length if length > 0 else real(0)
-            normals[3 * p] = x * scale
-            normals[3 * p + 1] = y * scale
-            normals[3 * p + 2] = z * scale
+            known = length > 0 and length - length == 0  # not beside an infinite voxel
+            scale = -1 / length if known else real(0)
+            normals[3 * p] = x * scale if known else scale
+            normals[3 * p + 1] = y * scale if known else scale
+            normals[3 * p + 2] = z * scale if known else scale
 
     return unit_normals

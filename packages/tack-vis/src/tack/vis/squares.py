@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -14,6 +13,9 @@ from tack.algorithms import exclusive_scan
 from tack.dtypes import DType, f32, f64, i32, i64
 from tack.lang.kernel import Kernel
 from tack.record import Record
+from tack.vis.grids import as_grid, as_numbers, as_spacing
+from tack.vis.levels import as_levels, least_from
+from tack.vis.points import _share_func
 
 __all__ = ["Lines", "marching_squares"]
 
@@ -54,41 +56,37 @@ def marching_squares(
         The `Lines`, with points in f64 if the image is, else f32.
 
     Raises:
-        TypeError: ``image`` is not an array of numbers.
-        ValueError: it is not 2-D, a value is NaN, or spacing and origin are not two finite numbers.
+        TypeError: ``image`` is not an array of numbers, or ``values`` are none.
+        ValueError: it is not 2-D, a value is NaN, or spacing and origin are not two finite numbers, the first
+            positive.
     """
-    if not isinstance(image, tack.Array | np.ndarray) and not hasattr(type(image), "__dlpack__"):
-        raise TypeError(f"marching_squares: image is an array of 2 dimensions, not {type(image).__name__}")
-    grid = tack.asarray(image)
-    if grid.components or grid.ndim != 2:
-        raise ValueError(f"marching_squares: image is {grid.dtype} of shape {grid.shape}; a grid has 2 axes")
-    levels = [float(v) for v in values] if np.ndim(values) else [float(values)]  # type: ignore[union-attr, arg-type]
-    if any(math.isnan(level) for level in levels):
-        raise ValueError("marching_squares: a value is NaN, which no line has")
-    place = np.array([*spacing, *origin], np.float64)
-    if len(spacing) != 2 or len(origin) != 2 or not np.isfinite(place).all():
-        raise ValueError("marching_squares: spacing and origin are two finite numbers each")
-
+    function = "marching_squares"
+    grid = as_grid(function, "image", image, 2)
+    levels = as_levels(function, values)
+    place = np.array([*as_spacing(function, spacing, 2), *as_numbers(function, "origin", origin, 2)])
     real = f64 if grid._backend.supports_f64 else f32
     ny, nx = grid.shape
     about = tack.asarray(place, real, device=grid.device)
-    count, write = _kernels(real)
-    parts: list[tuple[float, tack.Array, int, int]] = []
+    count, write = _kernels(real, grid.scalar)
+    parts: list[tuple[float, float, tack.Array, int, int]] = []
     for level in levels:
+        least = least_from(level, grid.scalar)
+        if least is None:  # no number of the dtype is inside
+            continue
         starts = tack.empty(3 * ny + 1, i64, device=grid.device)  # lines, then both kinds of points
-        count(grid, about, starts, level, ny, nx)
+        count(grid, starts, least, ny, nx)
         starts[3 * ny] = 0
         _, total = exclusive_scan(starts, out=starts, total=True)
-        parts.append((level, starts, starts[ny], total - starts[ny]))
-    lines = sum(part[2] for part in parts)
-    points = sum(part[3] for part in parts)
+        parts.append((level, least, starts, starts[ny], total - starts[ny]))
+    lines = sum(part[3] for part in parts)
+    points = sum(part[4] for part in parts)
     found = Lines(
         tack.empty((points, 2), f64 if grid.scalar is f64 and real is f64 else f32, device=grid.device),
         tack.empty((lines, 2), i32 if points <= i32.max else i64, device=grid.device),
     )
     first_line = first_point = 0
-    for level, starts, line_count, point_count in parts:
-        write(grid, about, starts, found.points, found.lines, level, first_point, first_line, ny, nx)
+    for level, least, starts, line_count, point_count in parts:
+        write(grid, about, starts, found.points, found.lines, level, least, first_point, first_line, ny, nx)
         first_line, first_point = first_line + line_count, first_point + point_count
     return found
 
@@ -115,8 +113,9 @@ CASES = tack.constant(tuple(_case(case) for case in range(16)), tack.i32)
 
 
 @cache
-def _kernels(real: DType) -> tuple[Kernel, Kernel]:
-    """The kernels that count and that write, computing in ``real``."""
+def _kernels(real: DType, scalar: DType) -> tuple[Kernel, Kernel]:
+    """The kernels that count and that write, computing in ``real``, for images of ``scalar``."""
+    share = _share_func(real)
 
     @tack.func
     def usable(image: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:
@@ -130,58 +129,56 @@ def _kernels(real: DType) -> tuple[Kernel, Kernel]:
         return 1
 
     @tack.func
-    def inside(image: Any, at: Any, level: Any) -> Any:
-        return i32(real(image[at]) >= level)
+    def inside(image: Any, at: Any, least: Any) -> Any:
+        return i32(image[at] >= scalar(least))
 
     @tack.func
-    def crossed_x(image: Any, level: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:
+    def crossed_x(image: Any, least: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:
         """Whether a line crosses the edge from (j, i) along x."""
-        if j >= ny or i + 1 >= nx or inside(image, j * nx + i, level) == inside(image, j * nx + i + 1, level):
+        if j >= ny or i + 1 >= nx or inside(image, j * nx + i, least) == inside(image, j * nx + i + 1, least):
             return 0
         return usable(image, j, i, ny, nx) or usable(image, j - 1, i, ny, nx)
 
     @tack.func
-    def crossed_y(image: Any, level: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:
+    def crossed_y(image: Any, least: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:
         """Whether a line crosses the edge from (j, i) along y."""
         if (
             j + 1 >= ny
             or i >= nx
-            or inside(image, j * nx + i, level) == inside(image, (j + 1) * nx + i, level)
+            or inside(image, j * nx + i, least) == inside(image, (j + 1) * nx + i, least)
         ):
             return 0
         return usable(image, j, i, ny, nx) or usable(image, j, i - 1, ny, nx)
 
     @tack.func
-    def lines_of(image: Any, level: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:
+    def lines_of(image: Any, least: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:
         """The entry of `CASES` for a cell."""
         if not usable(image, j, i, ny, nx):
             return 0
         at = j * nx + i
-        low = inside(image, at, level) + 2 * inside(image, at + 1, level)
-        return CASES[low + 4 * inside(image, at + nx, level) + 8 * inside(image, at + nx + 1, level)]
+        low = inside(image, at, least) + 2 * inside(image, at + 1, least)
+        return CASES[low + 4 * inside(image, at + nx, least) + 8 * inside(image, at + nx + 1, least)]
 
     @tack.kernel
-    def count(image: Any, about: Any, counts: Any, value: Any, ny: Any, nx: Any) -> None:
+    def count(image: Any, counts: Any, least: Any, ny: Any, nx: Any) -> None:
         for j in range(ny):
-            level = real(value)
             x = 0
             y = 0
             lines = 0
             for i in range(nx):
-                x += crossed_x(image, level, j, i, ny, nx)
-                y += crossed_y(image, level, j, i, ny, nx)
-                lines += lines_of(image, level, j, i, ny, nx) & 15
+                x += crossed_x(image, least, j, i, ny, nx)
+                y += crossed_y(image, least, j, i, ny, nx)
+                lines += lines_of(image, least, j, i, ny, nx) & 15
             counts[j] = lines
             counts[ny + 2 * j] = x
             counts[ny + 2 * j + 1] = y
 
     @tack.kernel
     def write(
-        image: Any, about: Any, starts: Any, points: Any, lines: Any, value: Any,
+        image: Any, about: Any, starts: Any, points: Any, lines: Any, level: Any, least: Any,
         first_point: Any, first_line: Any, ny: Any, nx: Any,
     ) -> None:  # fmt: skip
         for j in range(ny):
-            level = real(value)
             start = first_point - starts[ny]
             x = start + starts[ny + 2 * j]
             y = start + starts[ny + 2 * j + 1]
@@ -191,25 +188,24 @@ def _kernels(real: DType) -> tuple[Kernel, Kernel]:
                 at = j * nx + i
                 ends = tack.local_array(4, i64)
                 ends[0] = x
-                ends[1] = y + crossed_y(image, level, j, i, ny, nx)
+                ends[1] = y + crossed_y(image, least, j, i, ny, nx)
                 ends[2] = above
                 ends[3] = y
-                rest = lines_of(image, level, j, i, ny, nx)
+                rest = lines_of(image, least, j, i, ny, nx)
                 for _ in range(2 * (rest & 15)):
                     rest >>= 4
                     lines[place] = ends[rest & 15]
                     place += 1
-                low = real(image[at])
-                if crossed_x(image, level, j, i, ny, nx):
-                    t = (level - low) / (real(image[at + 1]) - low)
+                if crossed_x(image, least, j, i, ny, nx):
+                    t = share(image, at, at + 1, level)
                     points[2 * x] = about[2] + about[0] * (i + t)
                     points[2 * x + 1] = about[3] + about[1] * j
                     x += 1
-                if crossed_y(image, level, j, i, ny, nx):
-                    t = (level - low) / (real(image[at + nx]) - low)
+                if crossed_y(image, least, j, i, ny, nx):
+                    t = share(image, at, at + nx, level)
                     points[2 * y] = about[2] + about[0] * i
                     points[2 * y + 1] = about[3] + about[1] * (j + t)
                     y += 1
-                above += crossed_x(image, level, j + 1, i, ny, nx)
+                above += crossed_x(image, least, j + 1, i, ny, nx)
 
     return count, write
