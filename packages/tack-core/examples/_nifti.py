@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import os
 import zlib
 from importlib import resources
 from pathlib import Path
@@ -16,6 +18,10 @@ Volume = NDArray[np.float32]
 Spacing = tuple[float, float, float]
 
 TEMPLATE = "datasets/data/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
+
+
+TOO_LARGE = "too large for memory"
+BYTES_OF_A_VOXEL = 29  # at most, while they are scaled in f64
 
 
 class BadInput(Exception):
@@ -53,12 +59,14 @@ def load(path: Path) -> tuple[Volume, Spacing]:
         with np.errstate(all="ignore"):
             volume = np.ascontiguousarray(image.get_fdata(dtype=np.float32, caching="unchanged"))
     except MemoryError:
-        raise BadInput("too large for memory") from None
+        raise BadInput(TOO_LARGE) from None
     except PermissionError:
         raise BadInput("permission denied") from None
     except (ImageFileError, HeaderDataError, OrientationError) as error:
         raise BadInput(f"not a readable NIfTI file ({first_line(error)})") from None
     except (OSError, EOFError, ValueError, zlib.error, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            raise BadInput(TOO_LARGE) from None
         raise BadInput(f"damaged or truncated ({first_line(error)})") from None
     return volume, spacing
 
@@ -83,6 +91,9 @@ def check_header(image: Any) -> None:
     stored = stored_bytes(image.file_map["image"])
     if stored < end:
         raise BadInput(f"truncated: {extents} voxels end at byte {end:,} of {stored:,}")
+    needed, there = math.prod(shape) * BYTES_OF_A_VOXEL, memory()
+    if needed > there:
+        raise BadInput(f"{TOO_LARGE}: {extents} voxels take {needed / 1e9:,.1f} GB of {there / 1e9:,.1f}")
 
 
 def spacing_of(image: Any) -> Spacing:
@@ -94,6 +105,14 @@ def spacing_of(image: Any) -> Spacing:
     if not all(1e-6 < size < 1e6 for size in (x, y, z)):
         raise BadInput(f"voxel spacing {x:g} x {y:g} x {z:g} mm is not usable")
     return x, y, z
+
+
+def memory() -> float:
+    """The machine's memory in bytes, or infinity where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def stored_bytes(holder: Any) -> int:

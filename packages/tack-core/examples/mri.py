@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from _common import F32_ROUNDOFF, check, colourise, positive_int, progress
-from _nifti import BadInput, Spacing, Volume, load, scaled, template
+from _nifti import TOO_LARGE, BadInput, Spacing, Volume, load, scaled, template
 from _raymarch import look_at, render, strides, trace_all
 from numpy.typing import NDArray
 
@@ -274,6 +274,7 @@ def number(low: float, high: float) -> Any:
             raise argparse.ArgumentTypeError(f"{text} is not between {low:g} and {high:g}")
         return value
 
+    parse.__name__ = "number"  # as argparse says what a text is not
     return parse
 
 
@@ -358,6 +359,9 @@ def main() -> int:
         make_picture(scan, spacing, path.name, args)
     except BadInput as problem:
         print(f"mri.py: {path}: {problem}" if path else f"mri.py: {problem}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(f"mri.py: {path}: {TOO_LARGE}: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as missing:
         print(f"mri.py: needs {missing.name}: pip install 'tack-core[examples]'", file=sys.stderr)

@@ -247,6 +247,15 @@ def test_sampling_reaches_every_border(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(out, want, rtol=0, atol=9 * 2.0**-24)
 
 
+def header_of(shape: tuple[int, ...]) -> bytes:
+    """A NIfTI file of bytes up to its voxels."""
+    header = nibabel.Nifti1Header()
+    header.set_data_dtype(np.uint8)
+    header.set_data_shape(shape)
+    header["vox_offset"], header["magic"] = 352, b"n+1"
+    return header.binaryblock + bytes(4)
+
+
 def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     """By kind: a file that mri.py must refuse, and a word of the reason."""
     good = save(folder / "good.nii.gz", ball()).read_bytes()
@@ -264,6 +273,9 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     no_spacing = bytearray(raw)
     no_spacing[80:92] = bytes(12)  # pixdim[1..3]
     no_spacing[280:328] = bytes(48)  # and the rows of the affine
+    with (folder / "large.nii").open("wb") as sparse:
+        sparse.write(header_of((16_000,) * 3))
+        sparse.truncate(352 + 16_000**3)
     colour = np.zeros((4, 4, 4), np.dtype([("R", "u1"), ("G", "u1"), ("B", "u1")]))
     return {
         "missing": (folder / "nowhere.nii", "no such file"),
@@ -284,6 +296,7 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "5-D": (save(folder / "5d.nii", noise[:, :, :, None, :]), "5-D"),
         "zero extent": (written("zero.nii", bytes(zero_extent)), ""),
         "huge": (written("huge.nii.gz", gzip.compress(bytes(huge))), "truncated"),
+        "larger than memory": (folder / "large.nii", "too large for memory: 16000 x 16000 x 16000 voxels"),
         "no spacing": (written("flat.nii", bytes(no_spacing)), ""),
         "NaN": (save(folder / "nan.nii", np.full((9, 9, 9), np.nan, np.float32)), "finite"),
         "infinite": (save(folder / "inf.nii", np.full((9, 9, 9), np.inf)), "finite"),
@@ -335,6 +348,21 @@ def test_mri_refuses_bad_options(args: list[str], word: str, tmp_path: Path) -> 
     assert result.returncode == 2, result.stdout + result.stderr
     assert word in result.stderr.splitlines()[-1]
     assert "Traceback" not in result.stderr
+
+
+def test_mri_runs_out_of_memory(
+    main: Callable[..., int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def smooth(*_: object) -> None:
+        raise MemoryError("cannot allocate 5 GiB")
+
+    monkeypatch.setattr(sys.modules["mri"], "smooth", smooth)
+    path = save(tmp_path / "ball.nii", ball())
+    assert main(path) == 2
+    assert capsys.readouterr().err == f"mri.py: {path}: too large for memory: cannot allocate 5 GiB\n"
 
 
 def test_mri_says_when_there_is_no_surface(tmp_path: Path) -> None:

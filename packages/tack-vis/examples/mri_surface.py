@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tack-core" / "exam
 
 import mri
 from _common import check, positive_int, save_png
-from _nifti import BadInput, Spacing, Volume, load, scaled, template
+from _nifti import TOO_LARGE, BadInput, Spacing, Volume, load, scaled, template
 from _raymarch import look_at, render, trace_all
 
 from tack.vis import Mesh, contour, to_vtk
@@ -53,6 +53,7 @@ def write(mesh: Mesh, path: Path) -> None:
     """Write the mesh with VTK's writer for the file's suffix."""
     import importlib
 
+    check_writable(path)  # as VTK would say it in several lines
     module, name = WRITERS[path.suffix.lower()]
     writer = getattr(importlib.import_module(f"vtkmodules.{module}"), name)()
     writer.SetInputData(to_vtk(mesh))
@@ -63,11 +64,17 @@ def write(mesh: Mesh, path: Path) -> None:
         raise BadInput(f"cannot write {path}")
 
 
+def check_writable(path: Path) -> None:
+    """Raise `OSError` if a file cannot be written there."""
+    with path.open("ab"):
+        pass
+
+
 def picture(mesh: Mesh, camera: Any, size: int) -> Any:
-    """The mesh by PyVista off screen, or None where that is not installed."""
+    """The mesh by PyVista off screen, or None where that is not installed, or lacks a library."""
     try:
         import pyvista
-    except ModuleNotFoundError:
+    except ImportError:
         return None
     eye, forward, _, up = camera.astype(np.float64)
     plotter = pyvista.Plotter(off_screen=True, window_size=(size, size))
@@ -128,6 +135,8 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     if args.output.suffix.lower() not in WRITERS or args.picture.suffix.lower() != ".png":
         parser.error(f"--output is one of {', '.join(WRITERS)}, --picture .png")
+    if args.size > 8192:
+        parser.error("argument --size: at most 8192")
     for path in (args.output, args.picture):
         if not path.parent.is_dir():
             parser.error(f"there is no folder {path.parent}")
@@ -144,10 +153,11 @@ def make_surface(scan: Volume, spacing: Spacing, args: argparse.Namespace) -> No
     try:
         with mri.stage(f"writing {args.output}"):
             write(mesh, args.output)
-    except ModuleNotFoundError:
-        print("  no mesh file: VTK is not installed (pip install vtk)")
+    except ImportError as error:
+        print(f"  no mesh file: {error} (pip install vtk)")
     camera = look_at(mesh.points.numpy(), 65.0, 20.0)
     with mri.stage(f"writing {args.picture}"):
+        check_writable(args.picture)
         pixels = picture(mesh, camera, args.size)
         if pixels is None:
             side = 2
@@ -174,6 +184,12 @@ def main() -> int:
     except OSError as error:
         print(f"mri_surface.py: cannot write: {error}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        print(f"mri_surface.py: {path}: {TOO_LARGE}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("mri_surface.py: interrupted", file=sys.stderr)
+        return 130
     except ModuleNotFoundError as missing:
         print(f"mri_surface.py: needs {missing.name}: pip install 'tack-core[examples]'", file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,19 @@ def test_the_surface_agrees_with_the_volume(scan: Path, tmp_path: Path) -> None:
     assert result.stdout.count("ok ") == 3
 
 
+@pytest.mark.parametrize("suffix", [".vtp", ".ply"])
+def test_it_writes_the_other_formats(suffix: str, scan: Path, tmp_path: Path) -> None:
+    xml = pytest.importorskip("vtkmodules.vtkIOXML", exc_type=ImportError)
+    ply = pytest.importorskip("vtkmodules.vtkIOPLY", exc_type=ImportError)
+    result = run(scan, "--size", 60, "--output", f"ball{suffix}", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    reader = xml.vtkXMLPolyDataReader() if suffix == ".vtp" else ply.vtkPLYReader()
+    reader.SetFileName(str(tmp_path / f"ball{suffix}"))
+    reader.Update()
+    surface = reader.GetOutput()
+    assert f"{surface.GetNumberOfPoints()} points, {surface.GetNumberOfPolys()} triangles" in result.stdout
+
+
 def test_it_writes_a_mesh_and_a_picture(scan: Path, tmp_path: Path) -> None:
     pytest.importorskip("vtkmodules.vtkIOGeometry", exc_type=ImportError)
     result = run(scan, "--size", 60, "--output", "ball.stl", cwd=tmp_path)
@@ -58,3 +72,62 @@ def test_bad_input_is_answered_in_a_line(scan: Path, tmp_path: Path) -> None:
     result = run(flat, cwd=tmp_path)
     assert result.returncode == 2
     assert "every voxel has the same value" in result.stderr
+
+
+def test_nan_has_no_surface(scan: Path, tmp_path: Path) -> None:
+    body = nibabel.load(scan).get_fdata()
+    body[:, :, 14:] = np.nan
+    nibabel.save(nibabel.Nifti1Image(body.astype(np.float32), np.eye(4)), tmp_path / "half.nii")
+    result = run("half.nii", "--check", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4,992 voxels are NaN or infinite and count as background" in result.stdout
+
+
+SPECK = np.zeros((9, 9, 9), np.float32)
+SPECK[4, 4, 4] = 1  # smoothed away
+VOLUMES = {
+    "2-D": (SPECK[0], "expected one 3-D volume, found 2-D data (9 x 9)"),
+    "4-D": (np.stack([SPECK, SPECK], -1), "expected one 3-D volume, found 4-D data"),
+    "NaN": (np.full((5, 5, 5), np.nan, np.float32), "no voxel has a finite value"),
+    "no surface": (SPECK, "no surface has the value 0.55; the volume's values are from 0.0 to"),
+}
+
+
+def is_refused(text: str, *args: object, cwd: Path) -> None:
+    """With one line, and the status of bad input."""
+    result = run(*args, "--iterations", 1, cwd=cwd)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stderr.startswith("mri_surface.py: ")
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize("kind", VOLUMES)
+def test_volumes_that_are_refused(kind: str, tmp_path: Path) -> None:
+    values, text = VOLUMES[kind]
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / "bad.nii")
+    is_refused(f"bad.nii: {'contour: ' if kind == 'no surface' else ''}{text}", "bad.nii", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "corrupt", "text"])
+def test_files_that_are_refused(kind: str, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).random((9, 8, 7)).astype(np.float32)
+    path = tmp_path / "bad.nii.gz"
+    nibabel.save(nibabel.Nifti1Image(noise, np.eye(4)), path)
+    whole = path.read_bytes()
+    half = len(whole) // 2
+    content, text = {
+        "truncated": (whole[:half], "damaged or truncated"),
+        "corrupt": (whole[:half] + bytes(50) + whole[half + 50 :], "damaged or truncated"),
+        "text": (b"not a volume" * 100, "not a readable NIfTI file"),
+    }[kind]
+    path.write_bytes(content)
+    is_refused(f"bad.nii.gz: {text}", path.name, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("option", ["--output", "--picture"])
+def test_a_folder_in_the_place_of_a_file(option: str, scan: Path, tmp_path: Path) -> None:
+    pytest.importorskip("vtkmodules.vtkIOGeometry", exc_type=ImportError)
+    name = "taken.stl" if option == "--output" else "taken.png"
+    (tmp_path / name).mkdir()
+    is_refused(f"cannot write: [Errno {errno.EISDIR}]", scan, option, name, "--size", 9, cwd=tmp_path)
