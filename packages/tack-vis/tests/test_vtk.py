@@ -24,6 +24,7 @@ VOLUMES = {
     "noise": (RNG.random((12, 13, 140)), 0.5),
     "few values, some equal": (RNG.integers(0, 3, (14, 15, 16)).astype(float), 1.0),
     "all below the value or equal to it": (RNG.integers(0, 2, (8, 9, 70)).astype(float), 1.0),
+    "three extents, through every face": (RNG.random((5, 7, 11)), 0.4),
     "one cell in x": (RNG.random((9, 12, 2)), 0.5),
     "one cell in y": (RNG.random((9, 2, 65)), 0.5),
     "one cell in z": (RNG.random((2, 9, 64)), 0.5),
@@ -82,6 +83,15 @@ def test_volumes(name: str, dtype: type) -> None:
     values, level = VOLUMES[name]
     compare(values.astype(dtype), level, (1, 1, 1), (0, 0, 0))
     compare(values.astype(dtype), level, (0.5, 1.5, 2), (3, -2, 1))
+
+
+@pytest.mark.parametrize("level", [0.5, 0.25, 0.75])
+def test_a_constant_volume(level: float) -> None:
+    """Also of the value itself: all of it is inside."""
+    values = np.full((5, 7, 11), 0.5)
+    with pytest.warns(UserWarning, match=r"the volume's values are from 0.5 to 0.5"):
+        mesh = contour(values, level)
+    assert mesh.points.shape == reference(values, level, (1, 1, 1), (0, 0, 0))[0].shape == (0, 3)
 
 
 @pytest.mark.parametrize("level", [50, 50.5])

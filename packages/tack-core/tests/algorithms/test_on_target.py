@@ -103,6 +103,40 @@ def test_indexing() -> None:
     )
 
 
+def test_results_are_on_the_device_and_totals_are_numbers() -> None:
+    x = tack.asarray(np.arange(6, dtype=np.int32) % 4)
+    rows, offsets, mask = x.reshape((2, 3)), np.array([0, 2, 6]), np.array([1, 0, 1, 1, 0, 1], np.uint8)
+    arrays = [
+        algorithms.inclusive_scan(x),
+        *algorithms.exclusive_scan(x, total=True)[:1],
+        algorithms.segmented_scan(x, offsets),
+        algorithms.segmented_reduce(x, offsets),
+        algorithms.reduce(rows, axis=0),
+        algorithms.sort(x),
+        algorithms.argsort(x),
+        *algorithms.sort_by_key(x, x),
+        *algorithms.unique(x, counts=True),
+        *algorithms.run_length(x),
+        *algorithms.reduce_by_key(x, x),
+        *algorithms.histogram(x, 4, range=(0, 4)),
+        *algorithms.histogram(x, np.array([0, 1, 4], np.int32), weights=x),
+        algorithms.compact(x, mask),
+        algorithms.where(mask),
+        algorithms.gather(x, offsets[:2]),
+        algorithms.searchsorted(x, x),
+        algorithms.copy(x),
+    ]
+    for found in arrays:
+        assert isinstance(found, tack.Array)
+        assert found.device == tack.default_device()
+    totals = [algorithms.exclusive_scan(x, total=True)[1], algorithms.reduce(x), algorithms.reduce(x, "max")]
+    totals += [algorithms.dot(x, x), algorithms.absmax(x), algorithms.count_nonzero(x)]
+    assert totals == [7, 7, 3, 15, 3, 4]
+    assert {type(total) for total in totals} == {int}
+    floats = [algorithms.var(x), algorithms.std(x), algorithms.norm(x), algorithms.reduce(x, "mean")]
+    assert {type(number) for number in floats} == {float}
+
+
 def test_reductions_and_statistics() -> None:
     values = finite_values(widest(), 6000)
     arr = tack.asarray(values.reshape(20, 300))
