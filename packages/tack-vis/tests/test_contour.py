@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import warnings
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from volumes import euler_characteristic, grid, is_closed, sphere, tangle, torus, volume_inside
 
 import tack
-from tack.vis import Mesh, contour
+from tack.vis import Mesh, contour, surface_normals
 from tack.vis.cube_cases import CUBE_CASES
 
 
@@ -115,6 +116,27 @@ def test_several_values_follow_each_other() -> None:
     np.testing.assert_array_equal(mesh.triangles, np.concatenate(shifted))
     expected = np.repeat(levels, [m.points.shape[0] for m in lone])
     np.testing.assert_array_equal(mesh.point_data["scalars"], expected)
+
+
+@pytest.mark.parametrize("levels", [0.8, [0.8, 0.6]])
+def test_triangles_of_i64(levels: float | list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As more than 2^31 - 1 points have them, here of fewer."""
+    module = sys.modules["tack.vis.contour"]
+    values = sphere(12, 13, 70)
+    expected = contour(values, levels)
+    make = module._new_mesh
+
+    def with_i64(*args: object) -> Mesh:
+        mesh = make(*args)
+        mesh.triangles = mesh.triangles.astype(tack.i64)
+        return mesh
+
+    monkeypatch.setattr(module, "_new_mesh", with_i64)
+    mesh = contour(values, levels)
+    assert mesh.triangles.dtype is tack.i64
+    np.testing.assert_array_equal(mesh.triangles, expected.triangles)
+    np.testing.assert_array_equal(mesh.points, expected.points)
+    np.testing.assert_array_equal(surface_normals(mesh), surface_normals(expected))
 
 
 def test_fields_are_interpolated() -> None:
