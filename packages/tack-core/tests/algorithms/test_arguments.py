@@ -119,5 +119,35 @@ def test_a_numpy_array_that_the_device_cannot_write_to() -> None:
                 call()
 
 
+class Tensor:
+    """What other libraries' arrays are, in host memory."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.values.__dlpack__(**{name: value for name, value in options.items() if name != "stream"})
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.values.__dlpack_device__()
+
+
+def test_tensors_of_other_libraries() -> None:
+    with tack.device("cpu"):
+        assert algorithms.inclusive_scan(Tensor(X)).numpy().tolist() == [0, 1, 3, 6]
+        out = np.zeros(4, np.int32)
+        algorithms.inclusive_scan(X, out=Tensor(out))
+        assert out.tolist() == [0, 1, 3, 6]
+        algorithms.fill(Tensor(out), 7, n=3)
+        algorithms.scatter(Tensor(out), Tensor(X[3:]), Tensor(X[:1]))
+        assert out.tolist() == [7, 7, 7, 0]
+        with pytest.raises(ValueError, match=r"sort: x: .* strides"):
+            algorithms.sort(Tensor(X[::2]))
+        with pytest.raises(ValueError, match="fill: x cannot be written in place"):
+            algorithms.fill(Tensor(out[::2]), 1)
+        with pytest.raises(TypeError, match=r"compact: mask: .* bool8 .*; x.view\(uint8\) is accepted"):
+            algorithms.compact(X, Tensor(X > 1))
+
+
 def test_it_loads_when_first_named() -> None:
     assert tack.algorithms is algorithms

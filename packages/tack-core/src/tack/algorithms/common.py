@@ -59,12 +59,15 @@ def shaped_array(function: str, name: str, value: object) -> tack.Array:
 
     Raises:
         TypeError: it is not an array, or has a dtype that Tack's arrays do not have.
+        ValueError: a DLPack tensor is strided.
     """
     _check_array(function, name, value)
     try:
         return tack.asarray(value)
     except TypeError as error:
         raise TypeError(f"{function}: {name}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{function}: {name}: {error}") from None
 
 
 def written_array(function: str, name: str, value: object, device: tack.Device | None = None) -> tack.Array:

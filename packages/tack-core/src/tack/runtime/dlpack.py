@@ -194,7 +194,8 @@ def _dtype(given: _DataType, what: str) -> DType:
         name = f"{_CODE_NAMES.get(given.code, f'code {given.code} of ')}{given.bits}"
         lanes = f" with {given.lanes} lanes" if given.lanes != 1 else ""
         accepted = ", ".join(dtype.numpy.name for dtype in ALL_DTYPES)
-        raise TypeError(f"{what}: DLPack dtype {name}{lanes} has no Tack type; accepted: {accepted}")
+        remedy = "; x.view(uint8) is accepted" if name == "bool8" else ""
+        raise TypeError(f"{what}: DLPack dtype {name}{lanes} has no Tack type; accepted: {accepted}{remedy}")
     return found
 
 

@@ -51,6 +51,8 @@ def as_grid(function: str, name: str, value: Any, ndim: int | None) -> tack.Arra
         array = tack.asarray(value)
     except TypeError as error:
         raise TypeError(f"{function}: {name}: {error}") from None
+    except ValueError as error:  # a strided DLPack tensor
+        raise ValueError(f"{function}: {name}: {error}") from None
     if array.components:
         raise TypeError(f"{function}: {name} has elements of {array.dtype}; it takes numbers")
     if ndim is not None and array.ndim != ndim:
