@@ -18,13 +18,19 @@ from vtkmodules.vtkCommonDataModel import vtkCellArray, vtkImageData, vtkPolyDat
 from vtkmodules.vtkFiltersCore import vtkFeatureEdges, vtkMassProperties
 
 
+def same_memory(host: np.ndarray, array: tack.Array) -> None:
+    """Whether they share it, where the device can address the host's."""
+    if tack.default_device()._backend.wraps_host_memory:
+        assert host.ctypes.data == array.address
+
+
 def test_a_surface_in_vtk_uses_the_same_memory() -> None:
     mesh = contour(sphere(20, 21, 22), 0.8, normals=True, scalars=True)
     surface = to_vtk(mesh)
     points = vtk_to_numpy(surface.GetPoints().GetData())
-    assert points.ctypes.data == mesh.points.address
+    same_memory(points, mesh.points)
     connectivity = vtk_to_numpy(surface.GetPolys().GetConnectivityArray())
-    assert connectivity.ctypes.data == mesh.triangles.address
+    same_memory(connectivity, mesh.triangles)
     expected = mesh.points.numpy(), mesh.normals.numpy(), mesh.triangles.numpy()
     del mesh, points, connectivity
     gc.collect()  # the arrays live on in VTK
@@ -70,7 +76,7 @@ def test_an_image() -> None:
     image.GetPointData().SetScalars(array)
     grid = from_vtk(image)
     assert isinstance(grid, Grid)
-    assert grid.values.address == values.ctypes.data
+    same_memory(values, grid.values)
     assert grid.place == {"spacing": (0.5, 1, 2), "origin": (11, 20, 30)}
     mesh = contour(grid.values, 0.7, **grid.place)
     expected = contour(values, 0.7, spacing=(0.5, 1, 2), origin=(11, 20, 30))
@@ -105,9 +111,7 @@ def test_grids_go_to_vtk_in_the_same_memory(dtype: type) -> None:
     ):
         data = to_vtk(Grid(values, place))
         array = vtk_to_numpy(data.GetPointData().GetScalars())
-        assert array.ctypes.data == np.asarray(values).ctypes.data or tack.default_device() != tack.device(
-            "cpu"
-        )
+        same_memory(array, values)
         again = from_vtk(data)
         assert again.values.dtype is values.dtype
         np.testing.assert_array_equal(again.values, values)
@@ -170,7 +174,7 @@ def test_pyvista_takes_and_gives_them() -> None:
     pyvista = pytest.importorskip("pyvista")
     mesh = contour(sphere(20, 21, 22), 0.8, normals=True)
     wrapped = pyvista.wrap(to_vtk(mesh))
-    assert np.shares_memory(wrapped.points, np.asarray(mesh.points))
+    same_memory(np.asarray(wrapped.points), mesh.points)
     assert wrapped.GetNumberOfPolys() == mesh.triangles.shape[0]
     assert wrapped.is_manifold
     again = from_vtk(wrapped)
@@ -178,7 +182,33 @@ def test_pyvista_takes_and_gives_them() -> None:
     image = pyvista.ImageData(dimensions=(5, 6, 7), spacing=(1, 2, 3))
     image["density"] = np.arange(210.0)
     grid = from_vtk(image, "density")
-    assert grid.values.address == image["density"].ctypes.data
+    same_memory(image["density"], grid.values)
+
+
+def test_grids_that_are_refused() -> None:
+    image = vtkImageData()
+    image.SetDimensions(3, 2, 4)
+    cells = numpy_to_vtk(np.zeros(6))
+    cells.SetName("density")
+    image.GetCellData().AddArray(cells)
+    with pytest.raises(
+        ValueError, match=r"no point array is active; there are \[\]; cells have \['density'\]"
+    ):
+        from_vtk(image)
+    image.GetPointData().SetScalars(numpy_to_vtk(np.zeros(5)))
+    with pytest.raises(ValueError, match="has 5 values, the grid 24 points"):
+        from_vtk(image)
+    values = np.zeros((4, 2, 3))
+    for grid, text in (
+        (Grid(values[0], {}), "to_vtk: values has 2 dimensions"),
+        (Grid(values, {"coordinates": ([0, 1, 2], [0, 1], [0])}), "to_vtk: coordinates have shapes"),
+        (Grid(values, {"spacing": (1, 1, 0)}), "to_vtk: spacing is positive"),
+        (Lines(values[0], np.zeros((1, 2), np.int32)), r"points and lines are of shape \(n, 2\)"),
+        (Lines(values[0][:, :2], np.zeros((1, 2))), "lines i32 or i64, not float64"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            to_vtk(grid)
+    assert to_vtk(Grid(values, {})).GetDimensions() == (3, 2, 4)
 
 
 def test_what_is_refused() -> None:

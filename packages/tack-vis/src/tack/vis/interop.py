@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 import tack
+from tack.dtypes import f32
 from tack.record import Record
-from tack.vis.grids import as_volume
+from tack.vis.grids import as_volume, grid_axes
 from tack.vis.mesh import Mesh, as_mesh
 from tack.vis.squares import Lines
 
@@ -47,9 +48,12 @@ def to_vtk(data: Mesh | Lines | Grid) -> Any:
     if isinstance(data, Grid):
         return _vtk_grid(data)
     if isinstance(data, Lines):
-        points = np.pad(data.points.host_values(), ((0, 0), (0, 1)))
-        surface = _poly_data(points)
-        surface.SetLines(_cells(data.lines.host_values()))
+        points, lines = (tack.asarray(array).host_values() for array in (data.points, data.lines))
+        if points.shape[1:] != (2,) or lines.shape[1:] != (2,) or lines.dtype.kind != "i":
+            found = f"{points.dtype} {points.shape}, {lines.dtype} {lines.shape}"
+            raise ValueError(f"to_vtk: points and lines are of shape (n, 2), lines i32 or i64, not {found}")
+        surface = _poly_data(np.pad(points, ((0, 0), (0, 1))))
+        surface.SetLines(_cells(lines))
         return surface
     mesh = as_mesh("to_vtk", data)
     surface = _poly_data(mesh.points.host_values())
@@ -64,14 +68,17 @@ def to_vtk(data: Mesh | Lines | Grid) -> Any:
 def _vtk_grid(grid: Grid) -> Any:
     model = _vtk("vtkCommonDataModel")
     values = as_volume("to_vtk", "values", grid.values)
-    if "coordinates" in grid.place:
+    spacing, origin = grid.place.get("spacing", (1, 1, 1)), grid.place.get("origin", (0, 0, 0))
+    coordinates = grid.place.get("coordinates")
+    grid_axes("to_vtk", values, spacing, origin, coordinates, f32)  # which refuses what does not fit
+    if coordinates is not None:
         data = model.vtkRectilinearGrid()
-        for axis, planes in zip("XYZ", grid.place["coordinates"], strict=True):
+        for axis, planes in zip("XYZ", coordinates, strict=True):
             getattr(data, f"Set{axis}Coordinates")(_named(axis, np.asarray(planes)))
     else:
         data = model.vtkImageData()
-        data.SetSpacing(grid.place.get("spacing", (1, 1, 1)))
-        data.SetOrigin(grid.place.get("origin", (0, 0, 0)))
+        data.SetSpacing(spacing)
+        data.SetOrigin(origin)
     data.SetDimensions(values.shape[::-1])
     data.GetPointData().SetScalars(_named("values", values.host_values().reshape(-1)))
     return data
@@ -140,8 +147,15 @@ def _values(data: Any, name: str | None) -> tack.Array:
     points = data.GetPointData()
     array = points.GetScalars() if name is None else points.GetArray(name)
     if array is None:
-        names = [points.GetArrayName(i) for i in range(points.GetNumberOfArrays())]
-        raise ValueError(f"from_vtk: no point array {name or 'is active'}; there are {names}")
+        names, of_cells = (
+            [arrays.GetArrayName(i) for i in range(arrays.GetNumberOfArrays())]
+            for arrays in (points, data.GetCellData())
+        )
+        cells = f"; cells have {of_cells}, see vtkCellDataToPointData" if of_cells else ""
+        raise ValueError(f"from_vtk: no point array {name or 'is active'}; there are {names}{cells}")
+    if array.GetNumberOfTuples() != data.GetNumberOfPoints():
+        there = f"{array.GetNumberOfTuples()} values, the grid {data.GetNumberOfPoints()} points"
+        raise ValueError(f"from_vtk: array {array.GetName()} has {there}")
     if array.GetNumberOfComponents() != 1:
         raise ValueError(f"from_vtk: array {array.GetName()} has {array.GetNumberOfComponents()} components")
     return tack.asarray(_numpy(array).reshape(data.GetDimensions()[::-1]))
@@ -167,7 +181,7 @@ def _mesh(data: Any) -> Mesh:
         {
             key: tack.asarray(_numpy(array))
             for key, array in named.items()
-            if array is not None and array is not normals
+            if key is not None and array is not None and array is not normals
         },
     )
 
