@@ -75,6 +75,18 @@ def test_values_are_compared_exactly(dtype: type) -> None:
     assert marching_squares(image, 2.0**70).points.shape[0] == 0
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_integers_that_doubles_do_not_hold(dtype: type) -> None:
+    top = int(np.iinfo(dtype).max)
+    image = np.full((3, 3), top - 2, dtype)
+    image[1, 1] = top - 1
+    for level in (top - 1, dtype(top - 1)):
+        assert marching_squares(image, level).points.shape == (4, 2)
+    for level in (top, top - 2, [top - 2, top]):
+        assert marching_squares(image, level).points.shape == (0, 2)
+    assert np.isfinite(marching_squares(image, top - 1).points).all()
+
+
 def test_booleans_and_infinities() -> None:
     image = np.zeros((5, 5), bool)
     image[2, 2] = True

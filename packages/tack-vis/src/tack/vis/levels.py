@@ -13,19 +13,25 @@ __all__ = ["as_levels", "greatest_until", "least_from"]
 
 
 def as_levels(function: str, values: Any) -> list[float]:
-    """One value or a sequence of them as a list.
+    """One value or a sequence of them as a list: floats, or an int that no float is equal to.
 
     Raises:
         TypeError: they are not numbers.
         ValueError: one is NaN.
     """
     try:
-        levels = [float(v) for v in values] if np.ndim(values) else [float(values)]
+        levels = [_number(v) for v in values] if np.ndim(values) else [_number(values)]
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{function}: values is a number or a sequence of numbers: {error}") from None
     if any(math.isnan(level) for level in levels):
         raise ValueError(f"{function}: a value is NaN, which no surface has")
     return levels
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    exact = value.item() if isinstance(value, np.integer) else value
+    return exact if isinstance(exact, int) and exact != number else number
 
 
 def least_from(level: float, dtype: DType) -> float | None:
