@@ -141,13 +141,13 @@ def test_triangles_of_i64(levels: float | list[float], monkeypatch: pytest.Monke
 
 def test_fields_are_interpolated() -> None:
     z, y, x = grid(15, 16, 17)
-    mesh = contour(
-        sphere(15, 16, 17), 0.7, fields={"linear": 3 * x - y + 2 * z, "count": np.full(x.shape, 7)}
-    )
+    fields = {"linear": 3 * x - y + 2 * z, "count": np.full(x.shape, 7), "eighths": np.uint8(8 * (x + 1))}
+    mesh = contour(sphere(15, 16, 17), 0.7, fields=fields)
     places = mesh.points.numpy() / [8, 7.5, 7] - 1
     assert np.allclose(mesh.point_data["linear"], places @ [3, -1, 2], atol=1e-13)
-    assert mesh.point_data["count"].dtype is tack.i64
+    assert mesh.point_data["count"].dtype is tack.f32
     assert (mesh.point_data["count"].numpy() == 7).all()
+    assert np.modf(mesh.point_data["eighths"].numpy())[0].any()  # not cut off
 
 
 def test_values_on_grid_points() -> None:
@@ -165,8 +165,10 @@ def test_integers_are_compared_exactly(dtype: str) -> None:
     top = np.iinfo(dtype).max
     values = np.full((3, 3, 3), top - 1, dtype)
     values[1, 1, 1] = top
-    if np.iinfo(dtype).bits < 64:  # doubles tell the values apart
-        assert contour(values, top).points.shape == (6, 3)
+    mesh = contour(values, top, normals=True, scalars=True)  # also where doubles do not tell them apart
+    assert mesh.points.shape == (6, 3)
+    assert np.isfinite(mesh.points).all()
+    if np.iinfo(dtype).bits < 64:
         assert contour(values, top - 0.5).triangles.shape == (8, 3)
     with pytest.warns(UserWarning, match=f"are from {top - 1} to {top}"):
         assert contour(values, 2.0**65).points.shape == (0, 3)
@@ -258,6 +260,10 @@ CUBE = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
         (lambda: contour(CUBE[0], 1), ValueError, "volume has 2 dimensions"),
         (lambda: contour([[[1.0]]], 1), TypeError, "not list"),
         (lambda: contour(CUBE, math.nan), ValueError, "a value is NaN"),
+        (lambda: contour(CUBE, None), TypeError, "contour: values is a number or a sequence of numbers"),
+        (lambda: contour(CUBE, [[1, 2], [3, 4]]), TypeError, "contour: values is a number or a sequence"),
+        (lambda: contour(CUBE, 1, fields=CUBE), TypeError, "contour: fields is a dict of volumes by name"),
+        (lambda: contour(CUBE, 1, fields={"scalars": CUBE}, scalars=True), ValueError, "named scalars"),
         (lambda: contour(CUBE, 1, spacing=(1, 2)), ValueError, "spacing is three finite numbers"),
         (lambda: contour(CUBE, 1, spacing=2), ValueError, "spacing is three finite numbers, not 2"),
         (lambda: contour(CUBE, 1, spacing=(1, 0, 1)), ValueError, "spacing is positive"),

@@ -100,6 +100,32 @@ def test_dtypes(dtype: type, level: float) -> None:
     compare(RNG.integers(0, 100, (9, 17, 70)).astype(dtype), level, (1, 1, 1), (0, 0, 0))
 
 
+@pytest.mark.parametrize("level", [0.7, 0.1, 0.3])
+def test_values_that_f32_does_not_hold(level: float) -> None:
+    """A voxel that is the value rounded to f32 is inside or not as the rounding went; VTK compares in f64."""
+    values = RNG.choice(np.array([0, level, 1], np.float32), (9, 10, 70))
+    compare(values, level, (1, 1, 1), (0, 0, 0))
+
+
+def test_fields_are_those_of_vtk() -> None:
+    values, field = RNG.random((7, 8, 9)), RNG.integers(0, 100, (7, 8, 9)).astype(np.uint8)
+    image = vtkImageData()
+    image.SetDimensions(9, 8, 7)
+    image.GetPointData().SetScalars(numpy_to_vtk(values.ravel()))
+    array = numpy_to_vtk(field.ravel())
+    array.SetName("field")
+    image.GetPointData().AddArray(array)
+    filter_ = vtkFlyingEdges3D()
+    filter_.SetInputData(image)
+    filter_.SetValue(0, 0.5)
+    filter_.InterpolateAttributesOn()
+    filter_.Update()
+    expected = vtk_to_numpy(filter_.GetOutput().GetPointData().GetArray("field"))
+    found = contour(values, 0.5, fields={"field": field}).point_data["field"].numpy()
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
 def test_triangles_of_unsigned_volumes(dtype: type) -> None:
     """VTK subtracts them without sign, so that its points are off their edges."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -13,6 +12,7 @@ import numpy as np
 import tack
 from tack.dtypes import DType, f32, f64, i32, i64
 from tack.vis.grids import as_volume, grid_axes
+from tack.vis.levels import as_levels, least_from
 from tack.vis.mesh import Mesh
 from tack.vis.points import field_kernel, normal_kernel, position_kernel
 from tack.vis.rows import Rows, edge_dtype
@@ -43,7 +43,7 @@ def contour(
         volume: numbers at the points of a grid, of shape (nz, ny, nx): x is the last axis. On the CPU a NumPy
             array is used in place.
         values: one value or several, whose surfaces follow each other in the mesh.
-        spacing: distances between grid points along x, y and z.
+        spacing: distances between grid points along x, y and z, above 0.
         origin: the position of ``volume[0, 0, 0]``: x, y, z.
         coordinates: for a rectilinear grid, instead of the two: increasing x, y and z of the grid's planes.
         mask: numbers or booleans, of the volume's shape: cells with a corner where it is zero are left out,
@@ -51,7 +51,8 @@ def contour(
         normals: give ``mesh.normals``, unit vectors against the gradient of the volume, which is interpolated
             from central differences.
         scalars: give ``mesh.point_data["scalars"]``, the value of the surface that each point is on.
-        fields: other volumes of the same shape, interpolated at the points to ``mesh.point_data``.
+        fields: other volumes of the same shape by name, interpolated at the points to ``mesh.point_data``, as
+            f64 if they are, else as f32.
 
     Returns:
         The `Mesh`. Its points are f64 if the volume is, else f32. A value that no surface has gives nothing,
@@ -59,17 +60,16 @@ def contour(
 
     Raises:
         TypeError: an argument is of the wrong kind.
-        ValueError: ``volume`` is not 3-D, a value is NaN, or shapes or numbers of coordinates do not fit.
+        ValueError: ``volume`` is not 3-D, a value is NaN, shapes or numbers of coordinates do not fit, or
+            coordinates are given beside spacing or origin.
         MemoryError: there is not enough memory; the message has the sizes.
     """
     grid = as_volume("contour", "volume", volume)
-    levels = _levels(values)
+    levels = as_levels("contour", values)
     real = f64 if grid._backend.supports_f64 else f32
     axes = grid_axes("contour", grid, spacing, origin, coordinates, real)
-    weights = {
-        name: as_volume("contour", f"fields[{name!r}]", field, grid) for name, field in (fields or {}).items()
-    }
-    usable = None if mask is None else _usable(grid, _mask(mask, grid))
+    weights = _fields(fields, grid, scalars)
+    usable = None if mask is None else _usable(grid, as_volume("contour", "mask", mask, grid))
     # Where the default device can be used, launches run no Python.
     with nullcontext() if tack.default_device() == grid.device else grid.device:
         parts = []
@@ -93,7 +93,7 @@ def contour(
             parts[0].passes.keep()
     for part in parts:
         if not part.triangles:
-            _warn_of_nothing(grid, part.level)
+            _warn_of_nothing(grid, part.level, mask is not None)
     return mesh
 
 
@@ -104,7 +104,7 @@ class _Part:
 
     def __init__(self, grid: tack.Array, level: float, levels: int) -> None:
         self.level = level
-        self.threshold = _threshold(level, grid.scalar)
+        self.threshold = least_from(level, grid.scalar)
         self.passes: Rows | Tiles = Rows(grid, levels) if grid._backend.wraps_host_memory else tiles_for(grid)
         self.passes.classify(grid, self.threshold)
         self.triangles = self.points = self.nans = 0
@@ -141,9 +141,13 @@ class _Part:
 
 def _new_mesh(grid: tack.Array, points: int, triangles: int, real: DType) -> Mesh:
     """Memory for points and triangles."""
-    coordinate = f64 if grid.scalar is f64 and real is f64 else f32
+    coordinate = _float_of(grid, real)
     index = i32 if points <= i32.max else i64
     return Mesh(tack.empty((points, 3), coordinate), tack.empty((triangles, 3), index), None, {})
+
+
+def _float_of(array: tack.Array, real: DType) -> DType:
+    return f64 if array.scalar is f64 and real is f64 else f32
 
 
 def _write(
@@ -164,7 +168,9 @@ def _write(
     points, integer = mesh.points, edge_dtype(mesh.points)
     if normals:
         mesh.normals = tack.empty((count, 3), points.scalar)
-    mesh.point_data.update((name, tack.empty(count, field.scalar)) for name, field in fields.items())
+    mesh.point_data.update(
+        (name, tack.empty(count, _float_of(field, real))) for name, field in fields.items()
+    )
     if scalars:
         mesh.point_data["scalars"] = tack.empty(count, points.scalar)
     first = corner = 0
@@ -198,33 +204,21 @@ def _usable(grid: tack.Array, mask: tack.Array | None) -> tuple[Any, ...]:
     return usable_words(grid, chosen, int(mask is not None))
 
 
-def _mask(mask: Any, grid: tack.Array) -> tack.Array:
-    if isinstance(mask, np.ndarray) and mask.dtype == np.bool_:
-        mask = np.ascontiguousarray(mask).view(np.uint8)
-    return as_volume("contour", "mask", mask, grid)
+def _fields(fields: Any, grid: tack.Array, scalars: bool) -> dict[str, tack.Array]:
+    if fields is None:
+        return {}
+    if not isinstance(fields, Mapping):
+        raise TypeError(f"contour: fields is a dict of volumes by name, not {type(fields).__name__}")
+    if scalars and "scalars" in fields:
+        raise ValueError("contour: a field is named scalars, as the values that scalars=True asks for")
+    return {name: as_volume("contour", f"fields[{name!r}]", field, grid) for name, field in fields.items()}
 
 
-def _levels(values: Any) -> list[float]:
-    levels = [float(v) for v in values] if np.ndim(values) else [float(values)]
-    if any(math.isnan(level) for level in levels):
-        raise ValueError("contour: a value is NaN, which no surface has")
-    return levels
-
-
-def _threshold(level: float, dtype: DType) -> float | None:
-    """The least number of ``dtype`` that is at least ``level``, or None."""
-    if dtype.is_float:
-        number = dtype.numpy.type(level)
-        return float(np.nextafter(number, dtype.numpy.type(math.inf)) if number < level else number)
-    if level > dtype.max:
-        return None
-    return dtype.min if level <= dtype.min else math.ceil(level)
-
-
-def _warn_of_nothing(grid: tack.Array, level: float) -> None:
+def _warn_of_nothing(grid: tack.Array, level: float, masked: bool) -> None:
     found = "the volume has no values"
     if grid.size:
         numbers = grid.host_values()
         least, most = np.fmin.reduce(numbers, axis=None), np.fmax.reduce(numbers, axis=None)
         found = f"the volume's values are from {least} to {most}" if least == least else "all is NaN"
-    warnings.warn(f"contour: no surface has the value {level}; {found}", stacklevel=3)
+    where = " where the mask leaves cells" if masked else ""
+    warnings.warn(f"contour: no surface has the value {level}{where}; {found}", stacklevel=3)

@@ -109,8 +109,8 @@ def slice_plane(
 ) -> Mesh:
     """The plane through ``point`` with ``normal``, cut to the grid.
 
-    Points are where the plane crosses grid edges, and ``point_data["values"]`` is the volume there, in its
-    dtype: of integers the fraction is cut off. A plane on the outside of the grid gives that side. One that
+    Points are where the plane crosses grid edges, and ``point_data["values"]`` is the volume there, f64 if it
+    is, else f32. A plane on the outside of the grid gives that side. One that
     misses the grid gives nothing, and a warning. Other arguments are those of `contour`.
 
     Raises:
@@ -143,7 +143,7 @@ def slice_plane(
     else:
         reason = f"finds no cells in a grid of shape {grid.shape}"
     warnings.warn(f"{function}: the plane {reason}", stacklevel=2)
-    nothing = {"values": tack.empty(0, grid.scalar, device=grid.device)}
+    nothing = {"values": tack.empty(0, _float_of(grid), device=grid.device)}
     points, triangles = (tack.empty((0, 3), kind, device=grid.device) for kind in (real, i32))
     return Mesh(points, triangles, None, nothing)
 
