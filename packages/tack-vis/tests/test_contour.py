@@ -239,10 +239,13 @@ def test_a_volume_of_booleans() -> None:
 @pytest.mark.parametrize("shape", [(0, 0, 0), (1, 1, 1), (0, 3, 3), (3, 3, 0), (1, 4, 4), (4, 4, 1)])
 def test_grids_without_cells(shape: tuple[int, ...]) -> None:
     values = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
-    with pytest.warns(UserWarning, match="contour: no surface has the value"):
-        mesh = contour(values, 5.5, normals=True, scalars=True)
-    assert mesh.triangles.shape == (0, 3)
-    assert mesh.normals.shape == mesh.points.shape
+    with pytest.warns(UserWarning, match=r"contour: no surface has the value 5.5; a grid of shape .* has no"):
+        mesh = contour(values, 5.5, normals=True, scalars=True, fields={"x": values})
+    assert mesh.triangles.shape == mesh.points.shape == mesh.normals.shape == (0, 3)
+    assert mesh.point_data["scalars"].shape == mesh.point_data["x"].shape == (0,)
+    with pytest.warns(UserWarning, match=r"the value [15].5; a grid") as warned:
+        assert contour(values, [5.5, 1.5]).points.shape == (0, 3)
+    assert len(warned) == 2
 
 
 def test_a_value_out_of_range() -> None:

@@ -70,10 +70,11 @@ def contour(
     axes = grid_axes("contour", grid, spacing, origin, coordinates, real)
     weights = _fields(fields, grid, scalars)
     usable = None if mask is None else _usable(grid, as_volume("contour", "mask", mask, grid))
+    wanted = levels if min(grid.shape) > 1 else []  # without cells, edges have points, but no triangles
     # Where the default device can be used, launches run no Python.
     with nullcontext() if tack.default_device() == grid.device else grid.device:
         parts = []
-        for level in levels:
+        for level in wanted:
             part = _Part(grid, level, len(levels))
             part.count(grid, usable)
             if len(levels) == 1 and not (usable or normals or scalars or weights):
@@ -91,9 +92,8 @@ def contour(
         mesh = _write(grid, axes, parts, usable, normals, scalars, weights, real)
         if len(parts) == 1:
             parts[0].passes.keep()
-    for part in parts:
-        if not part.triangles:
-            _warn_of_nothing(grid, part.level, mask is not None)
+    for level in [part.level for part in parts if not part.triangles] if wanted else levels:
+        _warn_of_nothing(grid, level, mask is not None)
     return mesh
 
 
@@ -215,8 +215,8 @@ def _fields(fields: Any, grid: tack.Array, scalars: bool) -> dict[str, tack.Arra
 
 
 def _warn_of_nothing(grid: tack.Array, level: float, masked: bool) -> None:
-    found = "the volume has no values"
-    if grid.size:
+    found = f"a grid of shape {grid.shape} has no cells"
+    if min(grid.shape) > 1:
         numbers = grid.host_values()
         least, most = np.fmin.reduce(numbers, axis=None), np.fmax.reduce(numbers, axis=None)
         found = f"the volume's values are from {least} to {most}" if least == least else "all is NaN"
