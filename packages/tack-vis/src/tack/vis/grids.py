@@ -12,10 +12,10 @@ import numpy as np
 import tack
 from tack import DType
 
-__all__ = ["as_grid", "as_numbers", "as_spacing", "as_volume", "grid_axes", "grid_ends"]
+__all__ = ["UNIT", "ZERO", "as_grid", "as_numbers", "as_spacing", "as_volume", "grid_axes", "grid_ends"]
 
-_UNIT = (1.0, 1.0, 1.0)
-_ZERO = (0.0, 0.0, 0.0)
+UNIT = (1.0, 1.0, 1.0)
+ZERO = (0.0, 0.0, 0.0)
 _WORDS = {2: "two", 3: "three"}
 
 
@@ -26,6 +26,8 @@ def as_volume(function: str, name: str, value: Any, like: tack.Array | None = No
         TypeError: it is not an array of numbers.
         ValueError: it has another number of dimensions, or does not fit ``like``.
     """
+    if type(value) is tack.Array and like is None and value.ndim == 3 and not value.components:
+        return value
     array = as_grid(function, name, value, None if like is not None else 3)
     if like is not None and array.shape != like.shape:
         raise ValueError(f"{function}: {name} has shape {array.shape}, volume has {like.shape}")
@@ -105,10 +107,12 @@ def grid_axes(
         ValueError: they are not three finite numbers each, or coordinates that increase, one for each plane.
     """
     extents = grid.shape[::-1]
+    if spacing is UNIT and origin is ZERO and coordinates is None:  # the defaults
+        return _uniform_axes(function, extents, UNIT, ZERO, real, grid.device)
     place = as_spacing(function, spacing), as_numbers(function, "origin", origin)
     if coordinates is None:
         return _uniform_axes(function, extents, *place, real, grid.device)
-    if place != (_UNIT, _ZERO):
+    if place != (UNIT, ZERO):
         raise ValueError(
             f"{function}: coordinates say where the grid is; spacing and origin do not go with them"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ def as_levels(function: str, values: Any) -> list[float]:
         TypeError: they are not numbers.
         ValueError: one is NaN.
     """
+    if type(values) is float and values == values:
+        return [values]
     try:
         levels = [_number(v) for v in values] if np.ndim(values) else [_number(values)]
     except (TypeError, ValueError, OverflowError) as error:
@@ -34,6 +37,7 @@ def _number(value: Any) -> float:
     return exact if isinstance(exact, int) and exact != number else number
 
 
+@lru_cache(maxsize=64)
 def least_from(level: float, dtype: DType) -> float | None:
     """The least number of ``dtype`` that is at least ``level``, or None."""
     if dtype.is_float:
