@@ -20,7 +20,6 @@ __all__ = [
     "lowest",
     "row_words",
     "usable_cells",
-    "usable_edges",
     "validity",
 ]
 
@@ -58,7 +57,7 @@ def classify_groups(dtype: DType) -> Kernel:
     """For GPUs: a workgroup has 256 voxels of each of 32 rows, and writes ``bits`` in halves of words.
 
     A lane reads the voxels of a column, so that lanes read side by side, and then has the bits of a row.
-    ``across`` is how many workgroups a row has.
+    ``across`` is how many workgroups a row has. The ``blanks`` first of ``blank`` become 0.
     """
 
     @tack.kernel
@@ -71,9 +70,13 @@ def classify_groups(dtype: DType) -> Kernel:
         nx: Any,
         words: Any,
         across: Any,
+        blank: Any,
+        blanks: Any,
         lanes: Any,
     ) -> None:
         for i in range(lanes):
+            if i < blanks:
+                blank[i] = 0
             columns = tack.shared(LANES, u32)
             lane = tack.thread_id()
             least = dtype(threshold)
@@ -161,30 +164,3 @@ def usable_cells(valid: Any, cells: Any, nz: Any, ny: Any, nx: Any, words: Any) 
                     here = valid[w * rows + row]
                     word &= here & (here >> 1 | ahead(valid, w, row, words, rows) << 63)
             cells[w * rows + r] = word
-
-
-@tack.kernel
-def usable_edges(cells: Any, xs: Any, ys: Any, zs: Any, nz: Any, ny: Any, words: Any) -> None:
-    """The bits of edges, by axis, that a usable cell has."""
-    for k, j in tack.ndindex(nz, ny):
-        rows = nz * ny
-        for w in range(words):
-            at = w * rows + k * ny + j
-            x = u64(0)
-            y = u64(0)
-            z = u64(0)
-            for below in range(2):
-                for behind in range(2):
-                    if j >= behind and k >= below:
-                        place = at - (below * ny + behind)
-                        x |= cells[place]
-                        both = cells[place] | cells[place] << 1
-                        if w > 0:
-                            both |= cells[place - rows] >> 63
-                        if behind == 0:
-                            y |= both
-                        if below == 0:
-                            z |= both
-            xs[at] = x
-            ys[at] = y
-            zs[at] = z

@@ -11,12 +11,12 @@ import numpy as np
 
 import tack
 from tack.dtypes import DType, f32, f64, i32, i64
-from tack.vis.grids import as_volume, grid_axes
+from tack.vis.grids import UNIT, ZERO, as_volume, grid_axes
 from tack.vis.levels import as_levels, least_from
 from tack.vis.mesh import Mesh
 from tack.vis.points import field_kernel, normal_kernel, position_kernel
 from tack.vis.rows import Rows, edge_dtype
-from tack.vis.tiles import Tiles, tiles_for, usable_words
+from tack.vis.tiles import Tiles, tiles_for
 
 __all__ = ["contour"]
 
@@ -25,8 +25,8 @@ def contour(
     volume: Any,
     values: float | Sequence[float],
     *,
-    spacing: Sequence[float] = (1.0, 1.0, 1.0),
-    origin: Sequence[float] = (0.0, 0.0, 0.0),
+    spacing: Sequence[float] = UNIT,
+    origin: Sequence[float] = ZERO,
     coordinates: Sequence[Any] | None = None,
     mask: Any = None,
     normals: bool = False,
@@ -76,11 +76,12 @@ def contour(
         parts = []
         for level in wanted:
             part = _Part(grid, level, len(levels))
-            part.count(grid, usable)
             if len(levels) == 1 and not (usable or normals or scalars or weights):
-                mesh = part.written_ahead(grid, axes, real)
+                mesh = part.plain(grid, axes, real)
                 if mesh is not None:
                     return mesh
+            else:
+                part.count(grid, usable)
             part.measure()
             if part.nans and usable is None:
                 usable = _usable(grid, None)
@@ -106,7 +107,7 @@ class _Part:
         self.level = level
         self.threshold = least_from(level, grid.scalar)
         self.passes: Rows | Tiles = Rows(grid, levels) if grid._backend.wraps_host_memory else tiles_for(grid)
-        self.passes.classify(grid, self.threshold)
+        self.passes.classify(self.threshold)
         self.triangles = self.points = self.nans = 0
 
     def count(self, grid: tack.Array, usable: Any) -> None:
@@ -117,23 +118,29 @@ class _Part:
         """Waits until it is known what there is to write. Another surface is counted after that only."""
         self.triangles, self.points, self.nans = self.passes.sizes()
 
-    def written_ahead(self, grid: tack.Array, axes: tack.Array, real: DType) -> Mesh | None:
-        """The mesh, if it is as large as the last one of such a grid on a GPU, or up to an eighth smaller.
+    def plain(self, grid: tack.Array, axes: tack.Array, real: DType) -> Mesh | None:
+        """The mesh, if it is made on a GPU and has nothing but points and triangles. Else they are counted.
 
-        It is queued before the host knows the sizes, so that the device need not wait for the host.
+        If there was such a grid before, it is queued with as much memory as that mesh had, before the host
+        knows the sizes, so that the device need not wait for the host. The mesh is that if it is as large, or
+        up to an eighth smaller.
         """
-        if not isinstance(self.passes, Tiles) or not self.passes.last[0]:
+        passes = self.passes
+        self.count(grid, None)
+        if not isinstance(passes, Tiles) or not passes.whole:
             return None
-        room, point_room = self.passes.last
-        mesh = _new_mesh(grid, point_room, room, real)
-        self.passes.write(grid, None, mesh.points, mesh.triangles, 0, 0)
-        positions = position_kernel(real, edge_dtype(mesh.points), bounded=True)
-        where = (self.level, 0, point_room, *grid.shape[1:])
-        positions(grid, axes, mesh.points, self.passes.written, *where)
+        room, point_room = passes.last
+        if room:
+            mesh = _new_mesh(grid, point_room, room, real)
+            passes.finish(grid, axes, self.level, mesh.points, mesh.triangles)
         self.measure()
-        if self.nans or self.points > point_room or not 7 * room <= 8 * self.triangles <= 8 * room:
+        if self.nans or not self.triangles:
             return None
-        self.passes.keep()
+        if self.points > point_room or not 7 * room <= 8 * self.triangles <= 8 * room:
+            room, point_room = self.triangles, self.points
+            mesh = _new_mesh(grid, point_room, room, real)
+            passes.finish(grid, axes, self.level, mesh.points, mesh.triangles)
+        passes.keep()
         if (self.triangles, self.points) == (room, point_room):
             return mesh
         return Mesh(mesh.points[: self.points], mesh.triangles[: self.triangles], None, {})
@@ -178,7 +185,7 @@ def _write(
         end = first + part.points
         if part.points:
             if len(parts) > 1:
-                part.passes.classify(grid, part.threshold)
+                part.passes.classify(part.threshold)
             part.passes.write(grid, usable, points, mesh.triangles, first, corner)
             if len(parts) > 1:
                 part.passes.drop_bits()
@@ -191,17 +198,15 @@ def _write(
                 normal_kernel(real, integer)(grid, axes, points, mesh.normals, *about)
             for name, field in fields.items():
                 field_kernel(real, integer)(grid, field, points, mesh.point_data[name], *where)
-            position_kernel(real, integer)(grid, axes, points, points, *where)
+            position_kernel(real, integer)(grid, axes, points, *where)
         first, corner = end, corner + part.triangles
     return mesh
 
 
-def _usable(grid: tack.Array, mask: tack.Array | None) -> tuple[Any, ...]:
-    """What says which cells may be used, as the passes on the grid's device take it."""
+def _usable(grid: tack.Array, mask: tack.Array | None) -> tuple[tack.Array, int]:
+    """What says which voxels may be used: a mask and 1, or what stands for all of them and 0."""
     chosen = tack.ones(1, tack.u8, device=grid.device) if mask is None else mask
-    if grid._backend.wraps_host_memory:
-        return chosen, int(mask is not None)
-    return usable_words(grid, chosen, int(mask is not None))
+    return chosen, int(mask is not None)
 
 
 def _fields(fields: Any, grid: tack.Array, scalars: bool) -> dict[str, tack.Array]:

@@ -1,15 +1,22 @@
-"""The passes of flying edges behind the classification as GPUs run them: by workgroups.
+"""The passes of flying edges behind the classification as GPUs run them.
 
-Three kernels have what `tack.vis.flying_edges` has for CPUs. The first and the last look for words with
-crossed edges, and then have a lane for each of those that they found:
+They have what `tack.vis.flying_edges` has for CPUs, in such a way that lanes have the same to do, however the
+surface lies:
 
-1. `count_kernel` counts the triangles and points of each row, and adds them up in *tiles* of 128 rows.
-2. `sum_tiles`, in one workgroup, adds up the tiles. With that, all places in the mesh are known.
-3. `write_kernel` finds where each word's points and triangles are. Then it has a lane for each triangle and
-   for each point, so that lanes have the same to do, however the surface lies.
+1. `count_kernel` has a *tile* of rows for each workgroup. It lists the words with crossed edges, has a lane
+   for each of those, and counts triangles and points. Tiles add theirs to a *bin*'s of 64 tiles, and to all;
+   `sum_tiles` does that where there are no atomics of 64 bits.
+2. `place_kernel` adds up the bins before a tile's, and the tiles before it in its own. It lists the cells
+   that the surface cuts and the points, and has a lane for each of those. To where they belong in the mesh it
+   writes which triangle of which cell each is, and which edge each point is on.
+3. `finish_kernel` has a lane for each triangle and each point, which replaces that by the corners and the
+   coordinates. `corner_kernel` has the former alone.
 
-Lists in shared memory tell lanes what they have. The order in which they are filled does not matter: what is
-listed says where in the mesh it goes.
+A row is all voxels along x. A tile has 1024 words: a power of two of rows, which ``shift`` is the logarithm
+of; rows that are longer have several ``parts``. The order in which words are found does not matter.
+
+Where a volume is in slabs, rows before ``begin`` and from ``end`` on are there for their neighbours: the
+former have nothing, and the latter no triangles, and points that are not written.
 """
 
 from __future__ import annotations
@@ -19,37 +26,60 @@ from typing import Any
 
 import tack
 from tack import DType, Func, Kernel, i32, i64, u32, u64
-from tack.algorithms.groups.tiles import LANES, lane_scan, shared_add
+from tack.algorithms.groups.tiles import LANES, shared_add
 from tack.vis.bits import lowest
 from tack.vis.flying_edges import cut_cells
+from tack.vis.points import point_func
 
-__all__ = ["LANES", "TILE", "count_kernel", "sum_tiles", "write_kernel"]
+__all__ = [
+    *("ABOUT", "BATCH", "BIN", "LANES", "SIDE", "SLOTS"),
+    *("corner_kernel", "count_kernel", "finish_kernel", "place_kernel", "sum_tiles"),
+]
 
-TILE = tack.constant(128)  # rows
-BATCH = tack.constant(8)  # words of a row at a time
-FOUND = tack.constant(int(TILE) * int(BATCH))  # the most words with crossed edges among them
-EACH = tack.constant(8)  # tiles of a lane at a time
-GROUP = tack.constant(64)  # rows that a workgroup writes
-WRITTEN = tack.constant(int(GROUP) * int(BATCH))
-WORDS = tack.constant(128)  # with crossed edges that it writes at a time, with two lanes each
-LISTED = tack.constant(384)  # triangles and points that it writes at once
+SLOT_BITS = tack.constant(11)
+SLOTS = tack.constant(1 << int(SLOT_BITS))  # words of a tile, and cells or points that are listed at a time
+BATCH = tack.constant(8)  # words of a row whose points are numbered from one start
+SHARE = tack.constant(4)  # words of a lane at a time
+TURNS = tack.constant(int(SLOTS) // (int(LANES) * int(SHARE)))
+BIN = tack.constant(64)  # tiles whose counts are added up
+ABOUT = tack.constant(5)  # what is noted about a tile: see `count_kernel`
 
-_both_totals = lane_scan("sum", i64)
+SIDE = tack.constant(128)  # lanes side by side that have the same to do
+_SLOT = tack.constant(int(SLOTS) - 1)
+_CELL = tack.constant(64 * int(SLOTS) - 1)  # the slot, and 6 bits
 _LOW = tack.constant(0xFFFFFFFF, i64)
+_TILES = tack.constant(26)  # bits of a total that count the tiles in it
 
 
 @tack.func
-def _everything(words: Any, at: Any) -> Any:
+def _everything(cells: Any, axis: Any, at: Any, w: Any, rows: Any, down: Any, under: Any) -> Any:
     return ~u64(0)
 
 
 @tack.func
-def _some(words: Any, at: Any) -> Any:
-    return words[at]
+def _some(cells: Any, axis: Any, at: Any, w: Any, rows: Any, down: Any, under: Any) -> Any:
+    """The edges along an axis that have a usable cell, or the usable cells if ``axis`` is 3.
+
+    Of the word at ``at``, which is word w of its row. ``down`` leads back to the row before along y,
+    ``under`` to that along z.
+    """
+    word = cells[at]
+    if axis < 2:
+        word |= cells[at - under]
+    if axis == 0 or axis == 2:
+        word |= cells[at - down]
+    if axis == 0:
+        word |= cells[at - under - down]
+    if axis == 1 or axis == 2:
+        before = u64(0)
+        if w > 0:
+            before = cells[at - rows] | cells[at - rows - (under if axis == 1 else down)]
+        word |= word << 1 | before >> 63
+    return word
 
 
 def _usable_func(masked: bool) -> Func:
-    """The device function that gives which bits of a word may be used."""
+    """The device function that gives which edges or cells of a word may be used."""
     return _some if masked else _everything
 
 
@@ -69,7 +99,10 @@ def _case_of(words: Any, nexts: Any, i: Any) -> Any:
     """Which corners of cell i are inside: its place in `CUBE_CASES`."""
     case = i32(0)
     for n in range(4):
-        case |= (i32(words[n] >> i) & 1 | (i32(nexts[n] >> i) & 1) << 1) << 2 * n
+        two = i32(words[n] >> i) & 3
+        if i == 63:
+            two |= i32(nexts[n] >> 63) << 1
+        case |= two << 2 * n
     return case
 
 
@@ -80,421 +113,555 @@ def _any_differ(words: Any, n: Any) -> Any:
 
 
 @cache
-def _find_func(height: int) -> Func:
-    """The device function that lists which words have crossed edges of cells.
-
-    It looks at ``height`` rows from ``first`` on, and `BATCH` words of each from ``start`` on. What is listed
-    is the row, the word, and whether there are rows further along y and z. ``before`` is the number of rows
-    before the first in its plane.
-    """
-    group = tack.constant(height)
-    share = tack.constant(int(BATCH) * height // int(LANES))  # words of a lane
+def _find_func(wide: DType) -> Func:
+    """The device function that lists which words of a tile have crossed edges of cells."""
 
     @tack.func
     def find(
-        bits: Any, found: Any, number: Any, lane: Any, first: Any, before: Any, start: Any,
+        bits: Any, found: Any, number: Any, lane: Any, first: Any, line: Any, start: Any, shift: Any,
         rows: Any, ny: Any, nx: Any, length: Any,
     ) -> None:  # fmt: skip
-        words = tack.local_array(4 * share + 4, u64)
-        row = lane % group
+        """Of a word, the slot is listed, and whether there are rows further along y and z.
+
+        The tile begins at row ``first``, which is number ``line`` in its plane, and with its word ``start``.
+        """
+        words = tack.local_array(4 * SHARE + 4, u64)
+        at = tack.local_array(4, wide)
+        row = lane & ((1 << shift) - 1)
         r = first + row
         if r < rows:
-            up = 1 if u32(before + row) % u32(ny) + 1 < u32(ny) else 0
+            up = 1 if u32(line + row) % u32(ny) != u32(ny - 1) else 0
             over = 1 if r + ny < rows else 0
-            word = lane // group * share
-            at = i64(start + word) * rows + r
-            for k in range(share + 1):
-                for n in range(4):
-                    words[4 * k + n] = 0
-                    if start + word + k < length:
-                        words[4 * k + n] = bits[at + (n & 1) * up + (n >> 1) * over * ny]
-                at += rows
-            for k in range(share):
-                # Where rows differ at the next word's first voxel, some have a crossed edge before it.
-                here = words[4 * k]
-                along_x = (here ^ (here >> 1 | words[4 * k + 4] << 63)) & lowest(
-                    nx - 1 - (start + word + k) * 64
-                )
-                if along_x | _any_differ(words, 4 * k) | _any_differ(words, 4 * k + 4) & 1:
-                    place = i32(shared_add(number, 0, 1))
-                    found[place] = row | (word + k) << 7 | up << 10 | over << 11
+            word = (lane >> shift) * SHARE
+            while word < min(SLOTS >> shift, length - start):
+                w = start + word
+                at[0] = wide(w) * rows + r
+                at[1] = at[0] + up
+                at[2] = at[0] + over * ny
+                at[3] = at[2] + up
+                for k in range(SHARE + 1):
+                    inside = w + i32(k) < length
+                    for n in range(4):
+                        words[4 * k + n] = 0
+                        if inside:
+                            words[4 * k + n] = bits[at[n]]
+                        at[n] += rows
+                for k in range(SHARE):
+                    # Where rows differ at the next word's first voxel, some have a crossed edge before it.
+                    here = words[4 * k]
+                    along_x = here ^ (here >> 1 | words[4 * k + 4] << 63)
+                    if w + i32(k) + 1 >= length:
+                        along_x &= lowest(nx - 1 - (length - 1) * 64)
+                    if along_x | _any_differ(words, 4 * k) | _any_differ(words, 4 * k + 4) & 1:
+                        place = i32(shared_add(number, 0, 1))
+                        slot = (word + i32(k)) << shift | row
+                        found[place] = slot | up << SLOT_BITS | over << (SLOT_BITS + 1)
+                word += (LANES >> shift) * SHARE
 
     return find
 
 
-@cache
-def count_kernel(masked: bool) -> Kernel:
-    """Counts triangles and points.
+@tack.func
+def _place_of(slot: Any, first: Any, start: Any, shift: Any) -> Any:
+    """The row and the word that has a slot of a tile."""
+    return first + (slot & ((1 << shift) - 1)), start + (slot >> shift)
 
-    ``starts`` gets for each row, one ``stride`` after the other, how many triangles of its tile come before
-    its own, and how many points before those along x, y and z. ``totals`` gets the triangles of each tile,
-    and behind them the points.
+
+@tack.func
+def _running(values: Any, lane: Any) -> None:
+    """Replaces the lanes' values by what stands before each, and puts their total behind them.
+
+    `lane_scan` has all lanes at work, and takes six times the instructions; here 16 lanes have 16 each.
     """
-    usable = _usable_func(masked)
-    find = _find_func(int(TILE))
+    tack.barrier()
+    if lane < 16:
+        total = i64(0)
+        for k in range(16):
+            total += values[16 * lane + k]
+        values[LANES + 1 + lane] = total
+    tack.barrier()
+    if lane < 16:
+        before = i64(0)
+        for k in range(lane):
+            before += values[LANES + 1 + k]
+        for k in range(16):
+            value = values[16 * lane + k]
+            values[16 * lane + k] = before
+            before += value
+        if lane == 15:
+            values[LANES] = before
+    tack.barrier()
+
+
+@tack.func
+def _add(
+    totals: Any, sizes: Any, nans: Any, tile: Any, tiles: Any, triangles: Any, points: Any, own: Any
+) -> None:
+    """Adds a tile's triangles and points to its bin's, and to all, of which ``own`` points are.
+
+    A total says how many tiles are in it: the last one knows what all have, and tells the host.
+    """
+    every = (u64(1) << _TILES) - 1
+    tack.atomic_add(totals, 2 + tile // BIN * 2, u64(triangles))
+    tack.atomic_add(totals, 3 + tile // BIN * 2, u64(points))
+    seen = tack.atomic_add(totals, 0, u64(triangles) << _TILES | 1)
+    if (seen & every) + 1 == u64(tiles):
+        sizes[0] = i64(seen >> _TILES) + triangles
+        sizes[2] = nans[0]
+        nans[0] = 0
+    seen = tack.atomic_add(totals, 1, u64(own) << _TILES | 1)
+    if (seen & every) + 1 == u64(tiles):
+        sizes[1] = i64(seen >> _TILES) + own
+
+
+@tack.func
+def _leave(
+    totals: Any, sizes: Any, nans: Any, tile: Any, tiles: Any, triangles: Any, points: Any, own: Any
+) -> None:
+    """`sum_tiles` does that."""
+
+
+@cache
+def count_kernel(masked: bool, adds: bool, wide: DType) -> Kernel:
+    """Lists the words with crossed edges, and counts triangles and points.
+
+    ``listed`` gets the words of each tile: the slot, whether there are rows further along y and z, and how
+    many cut cells the tile has before. ``about`` gets for each tile how many of these words it has, of cut
+    cells, of points of rows before ``end``, of triangles, and of points.
+
+    ``starts`` gets for each batch of each row, for points along x, y and z in turn, how many of the tile come
+    before, and ``before`` for each word that has points, in 9 bits each, how many of the batch come before.
+
+    ``totals``, zeros at first, get the triangles and points of all, and then those of each bin. ``sizes``
+    gets the former, too, and whether a voxel is NaN, which ``nans`` then no longer says.
+
+    Words and starts are numbered in ``wide``.
+    """
+    usable, find = _usable_func(masked), _find_func(wide)
+    add = _add if adds else _leave
 
     @tack.kernel
     def count(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, starts: Any, totals: Any,
-        rows: Any, ny: Any, nx: Any, length: Any, stride: Any, lanes: Any,
+        bits: Any, cells: Any, cases: Any, before: Any, starts: Any, listed: Any, about: Any, totals: Any,
+        sizes: Any, nans: Any, begin: Any, end: Any, rows: Any, ny: Any, nx: Any, length: Any, shift: Any,
+        parts: Any, tiles: Any, lanes: Any,
     ) -> None:  # fmt: skip
         for i in range(lanes):
-            counts = tack.shared((4, TILE), u32)
-            found = tack.shared(FOUND, i32)
+            # By slot, 8 bits each: points along x, y and z, and cut cells; then how many of these are before.
+            counts = tack.shared(SLOTS, u32)
+            found = tack.shared(SLOTS, i32)
+            sums = tack.shared(LANES + 17, i64)
             number = tack.shared(1, u32)
-            sums = tack.shared((2, LANES), i64)
-            words = tack.local_array(4, u64)
+            line_of_tile = tack.shared(1, i32)  # the first row's number in its plane
+            here = tack.local_array(4, u64)
             nexts = tack.local_array(4, u64)
+            running = tack.local_array(3, i32)
             lane = tack.thread_id()
             tile = i // LANES
-            first = tile * TILE
-            before = i32(first % ny)
-            for k in range(2):
-                counts[2 * k + lane // TILE, lane % TILE] = 0
-            start = 0
-            while start < length:
-                if lane == 0:
-                    number[0] = 0
-                tack.barrier()
-                find(bits, found, number, lane, first, before, start, rows, ny, nx, length)
-                tack.barrier()
-                q = lane
-                while q < i32(number[0]):
-                    entry = found[q]
-                    row = entry & 127
-                    w = start + (entry >> 7 & 7)
-                    up = entry >> 10 & 1
-                    over = (entry >> 11) * ny
-                    at = i64(w) * rows + first + row
-                    columns = lowest(nx - 1 - w * 64)
-                    _load(bits, at, up, over, rows, 1 if w + 1 == length else 0, words, nexts)
-                    triangles = 0
-                    cut = cut_cells(words, nexts) & columns & usable(cells, at)
-                    if up == 0 or over == 0:
-                        cut = u64(0)
-                    while cut:
-                        triangles += i32(cases[_case_of(words, nexts, tack.ctz(cut))]) & 15
-                        cut &= cut - 1
-                    shared_add(counts, (0, row), triangles)
-                    shared_add(
-                        counts, (1, row), tack.popcount((words[0] ^ nexts[0]) & columns & usable(xs, at))
-                    )
-                    shared_add(counts, (2, row), tack.popcount((words[0] ^ words[1]) & usable(ys, at)))
-                    shared_add(counts, (3, row), tack.popcount((words[0] ^ words[2]) & usable(zs, at)))
-                    q += LANES
-                tack.barrier()
-                start += BATCH
-            both = i64(0)  # of the lane's row: triangles, and in the low half points
-            if lane < TILE:
-                points = counts[1, lane] + counts[2, lane] + counts[3, lane]
-                both = i64(counts[0, lane]) << 32 | i64(points)
-            place, total = _both_totals(both, sums, lane)
-            if lane < TILE:
-                starts[first + lane] = place >> 32
-                here = place & _LOW
-                for n in range(1, 4):
-                    starts[n * i64(stride) + first + lane] = here
-                    here += counts[n, lane]
+            block = u32(tile) // u32(parts)
+            first = wide(block) << shift
+            start = i32(u32(tile) - block * u32(parts)) * SLOTS
+            for k in range(SHARE * TURNS):
+                counts[k * LANES + lane] = 0
             if lane == 0:
-                totals[tile] = total >> 32
-                totals[lanes // LANES + tile] = total & _LOW
+                number[0] = 0
+                line_of_tile[0] = i32(first % ny)
+            tack.barrier()
+            line = line_of_tile[0]
+            find(bits, found, number, lane, first, line, start, shift, rows, ny, nx, length)
+            tack.barrier()
+            total = i32(number[0])
+
+            triangles = 0
+            q = lane
+            while q < total:
+                entry = found[q]
+                r, w = _place_of(entry & _SLOT, first, start, shift)
+                over = (entry >> (SLOT_BITS + 1)) * ny
+                down = 1 if u32(line + i32(r - first)) % u32(ny) > 0 else 0
+                under = ny if r >= ny else 0
+                at = wide(w) * rows + r
+                columns = lowest(nx - 1 - w * 64)
+                _load(bits, at, entry >> SLOT_BITS & 1, over, rows, 1 if w + 1 == length else 0, here, nexts)
+                x = (here[0] ^ nexts[0]) & columns & usable(cells, 0, at, w, rows, down, under)
+                y = (here[0] ^ here[1]) & usable(cells, 1, at, w, rows, down, under)
+                z = (here[0] ^ here[2]) & usable(cells, 2, at, w, rows, down, under)
+                packed = u32(tack.popcount(x)) | u32(tack.popcount(y)) << 8 | u32(tack.popcount(z)) << 16
+                if entry >> SLOT_BITS == 3 and r >= begin and r < end:
+                    cut = cut_cells(here, nexts) & columns & usable(cells, 3, at, w, rows, down, under)
+                    packed |= u32(tack.popcount(cut)) << 24
+                    while cut:
+                        case = _case_of(here, nexts, tack.ctz(cut))
+                        triangles += i32(cases[case]) & 15
+                        cut &= cut - 1
+                if r >= begin:
+                    counts[entry & _SLOT] = packed
+                q += LANES
+            some = tack.block_max(total) > 0  # which is the same in all lanes
+            triangle_count = tack.block_sum(triangles)
+
+            # A lane has a row.
+            row_words = min(SLOTS >> shift, length - start)
+            own_row = first + lane
+            has_row = lane >> shift == 0 and total > 0
+            for n in range(3):
+                running[n] = 0
+            cell = 0
+            if has_row:
+                for from_word in range(0, row_words, int(BATCH)):
+                    even = u32(0)  # points along x and z, 16 bits each
+                    odd = u32(0)  # points along y, and cells
+                    for word in range(from_word, min(from_word + int(BATCH), row_words)):
+                        packed = counts[word << shift | lane]
+                        even += packed & 0xFF00FF
+                        odd += packed >> 8 & 0xFF00FF
+                    running[0] += i32(even & 0xFFFF)
+                    running[1] += i32(odd & 0xFFFF)
+                    running[2] += i32(even >> 16)
+                    cell += i32(odd >> 16)
+            own_points = running[0] + running[1] + running[2]
+            sums[lane] = i64(cell) << 32 | i64(own_points)
+            if some:
+                _running(sums, lane)
+            all_of_them = sums[LANES] if some else i64(0)
+            row_start = i32(sums[lane] & _LOW) if some else 0
+            if has_row:
+                cell = i32(sums[lane] >> 32)
+                at_start = row_start
+                for n in range(3):
+                    count = running[n]
+                    running[n] = at_start
+                    at_start += count
+                for from_word in range(0, row_words, int(BATCH)):
+                    for n in range(3):
+                        if own_row < rows:
+                            at = 3 * wide((start + from_word) // BATCH) + n
+                            starts[at * rows + own_row] = running[n]
+                    even = u32(0)
+                    odd = u32(0)
+                    at = wide(start + from_word) * rows + own_row
+                    for word in range(from_word, min(from_word + int(BATCH), row_words)):
+                        packed = counts[word << shift | lane]
+                        counts[word << shift | lane] = u32(cell) + (odd >> 16)
+                        if packed & 0xFFFFFF:
+                            before[at] = even & 0xFFFF | (odd & 0xFFFF) << 9 | even >> 16 << 18
+                        even += packed & 0xFF00FF
+                        odd += packed >> 8 & 0xFF00FF
+                        at += rows
+                    running[0] += i32(even & 0xFFFF)
+                    running[1] += i32(odd & 0xFFFF)
+                    running[2] += i32(even >> 16)
+                    cell += i32(odd >> 16)
+            # Rows behind the end have points that the next slab writes.
+            ended = tack.block_max(row_start + own_points if has_row and own_row < end else 0)
+            q = lane
+            while q < total:
+                entry = found[q]
+                listed[tile * min(int(SLOTS), length << shift) + q] = u32(entry) | counts[entry & _SLOT] << (
+                    SLOT_BITS + 2
+                )
+                q += LANES
+            if lane == 0:
+                point_count = all_of_them & _LOW
+                about[ABOUT * tile] = total
+                about[ABOUT * tile + 1] = i32(all_of_them >> 32)
+                about[ABOUT * tile + 2] = ended
+                about[ABOUT * tile + 3] = triangle_count
+                about[ABOUT * tile + 4] = i32(point_count)
+                add(totals, sizes, nans, tile, tiles, triangle_count, point_count, ended)
 
     return count
 
 
-@tack.kernel
-def sum_tiles(totals: Any, nans: Any, bases: Any, sizes: Any, tiles: Any, lanes: Any) -> None:
-    """Writes how many triangles come before each tile, then how many points, and behind both what there are.
+@cache
+def place_kernel(masked: bool, wide: DType, coordinate: DType, integer: DType) -> Kernel:
+    """Writes to each triangle's place which one it is, and to each point's the edge that it is on.
 
-    ``sizes`` gets that as well, and whether a voxel is NaN, which ``nans`` then no longer says.
+    Where there are more of either than there is room for, it writes nothing. ``written`` gets how many
+    triangles and points it has written, and ``firsts`` how many points come before each tile.
+
+    Points are numbered from ``first_point`` on, triangles from ``first_triangle``. The edge is in the memory
+    of the point's coordinates, of dtype ``coordinate``, as three of ``integer``: 4 i + axis, j and k, where
+    ``slab`` is the k of the first row. A triangle's memory has its tile, and then bits: 10 of the slot, 6 of
+    the cell, 12 of the corners.
     """
+    usable = _usable_func(masked)
+
+    @tack.kernel
+    def place(
+        bits: Any, cells: Any, cases: Any, before: Any, starts: Any, listed: Any, about: Any, totals: Any,
+        firsts: Any, written: Any, points: Any, triangles: Any, first_point: Any, first_triangle: Any,
+        point_room: Any, triangle_room: Any, slab: Any, begin: Any, end: Any, rows: Any, ny: Any, nx: Any,
+        length: Any, shift: Any, parts: Any, tiles: Any, lanes: Any,
+    ) -> None:  # fmt: skip
+        for i in range(lanes):
+            cell_list = tack.shared(SLOTS, i32)  # some cells in their order: slot, bit, case and triangles
+            point_list = tack.shared(SLOTS, i32)  # some points: slot, bit and axis
+            numbers = tack.shared(SLOTS, i32)  # of a cell's first triangle among its lane's
+            sums = tack.shared(LANES + 17, i64)
+            here = tack.local_array(4, u64)
+            nexts = tack.local_array(4, u64)
+            lane = tack.thread_id()
+            tile = i // LANES
+            fits = totals[0] >> _TILES <= u64(triangle_room) and totals[1] >> _TILES <= u64(point_room)
+            if i == 0:
+                for n in range(2):
+                    written[n] = i64(totals[n] >> _TILES) if fits else i64(0)
+            total = about[ABOUT * tile]
+            cell_count = about[ABOUT * tile + 1]
+            point_count = about[ABOUT * tile + 2]
+            most = tack.block_max(max(cell_count, about[ABOUT * tile + 4]) if fits else 0)
+            if most == 0:
+                continue
+            bins = i32(tile // BIN)
+            ahead = tack.local_array(2, i64)
+            for n in range(2):
+                ahead[n] = 0
+                for b in range(lane, bins, LANES):
+                    ahead[n] += i64(totals[2 + 2 * b + n])
+                if bins * BIN + lane < tile:
+                    ahead[n] += about[ABOUT * (bins * BIN + lane) + 3 + n]
+            triangles_ahead = tack.block_sum(ahead[0])
+            points_ahead = tack.block_sum(ahead[1])
+            if lane == 0:
+                firsts[tile] = points_ahead
+            block = u32(tile) // u32(parts)
+            first = wide(block) << shift
+            start = i32(u32(tile) - block * u32(parts)) * SLOTS
+            plane = i32(first // ny)
+            line = i32(first - wide(plane) * ny)
+            goal = first_triangle + triangles_ahead
+            first_coordinate = 3 * (first_point + points_ahead)
+            listed_at = tile * min(int(SLOTS), length << shift)
+            listed_from = 0
+            while listed_from < most:
+                task = lane
+                while task < 2 * total:  # first the cells of all words, and then the points
+                    has_cells = task < total
+                    entry = i32(listed[listed_at + (task if has_cells else task - total)])
+                    task += LANES
+                    slot = entry & _SLOT
+                    r, w = _place_of(slot, first, start, shift)
+                    over = (entry >> (SLOT_BITS + 1) & 1) * ny
+                    if r < begin or r >= end:
+                        continue
+                    down = 1 if u32(line + i32(r - first)) % u32(ny) > 0 else 0
+                    under = ny if r >= ny else 0
+                    at = wide(w) * rows + r
+                    is_last = 1 if w + 1 == length else 0
+                    columns = lowest(nx - 1 - w * 64)
+                    if has_cells:
+                        to = (entry >> (SLOT_BITS + 2)) - listed_from
+                        if entry >> SLOT_BITS & 3 == 3 and to < SLOTS:
+                            _load(bits, at, 1, ny, rows, is_last, here, nexts)
+                            cut = cut_cells(here, nexts) & columns
+                            cut &= usable(cells, 3, at, w, rows, down, under)
+                            while cut:
+                                if to >= 0 and to < SLOTS:
+                                    cell_list[to] = slot | tack.ctz(cut) << SLOT_BITS
+                                cut &= cut - 1
+                                to += 1
+                        continue
+                    packed = before[at]
+                    word = bits[at]
+                    for axis in range(3):
+                        to = starts[(3 * wide(w // BATCH) + axis) * rows + r] - listed_from
+                        to += i32(packed >> 9 * axis & 511)
+                        other = word >> 1
+                        if axis > 0:
+                            other = bits[at + ((entry >> SLOT_BITS & 1) if axis == 1 else over)]
+                        elif is_last == 0:
+                            other |= bits[at + rows] << 63
+                        edges = (word ^ other) & usable(cells, axis, at, w, rows, down, under)
+                        if axis == 0:
+                            edges &= columns
+                        while edges:
+                            if to >= 0 and to < SLOTS:
+                                point_list[to] = (
+                                    slot | tack.ctz(edges) << SLOT_BITS | i32(axis) << (SLOT_BITS + 6)
+                                )
+                            edges &= edges - 1
+                            to += 1
+                tack.barrier()
+
+                # A lane has a cell.
+                many = min(int(SLOTS), cell_count - listed_from)
+                c = lane
+                while c < many:
+                    what = cell_list[c]
+                    r, w = _place_of(what & _SLOT, first, start, shift)
+                    bit = what >> SLOT_BITS
+                    at = wide(w) * rows + r
+                    case = 0
+                    for corner in range(4):
+                        row = at + (corner & 1) + (corner >> 1) * ny
+                        two = i32(bits[row] >> bit) & 3
+                        if bit == 63:
+                            two |= i32(bits[row + rows] & 1) << 1
+                        case |= two << 2 * corner
+                    cell_list[c] = (
+                        what | case << (SLOT_BITS + 6) | (i32(cases[case]) & 15) << (SLOT_BITS + 14)
+                    )
+                    c += LANES
+                tack.barrier()
+                own = 0
+                for k in range(SHARE * TURNS):
+                    c = SHARE * TURNS * lane + k
+                    if c < many:
+                        numbers[c] = own
+                        own += cell_list[c] >> (SLOT_BITS + 14)
+                sums[lane] = own
+                _running(sums, lane)
+                c = lane
+                while c < many:
+                    what = cell_list[c]
+                    corner = 3 * (goal + sums[c // (SHARE * TURNS)] + numbers[c])
+                    left = cases[what >> (SLOT_BITS + 6) & 255] >> 4
+                    for _ in range(what >> (SLOT_BITS + 14)):
+                        triangles[corner] = i32(tile)
+                        triangles[corner + 1] = what & _CELL | (i32(left) & 4095) << (SLOT_BITS + 6)
+                        left >>= 12
+                        corner += 3
+                    c += LANES
+                goal += sums[LANES]
+
+                # A lane has a point.
+                t = lane
+                while t < min(int(SLOTS), point_count - listed_from):
+                    what = point_list[t]
+                    r, w = _place_of(what & _SLOT, first, start, shift)
+                    j = u32(line + i32(r - first))
+                    k = j // u32(ny)
+                    at = first_coordinate + 3 * (listed_from + t)
+                    edge = 4 * (64 * w + (what >> SLOT_BITS & 63)) + (what >> (SLOT_BITS + 6))
+                    points[at] = tack.bitcast(integer(edge), coordinate)
+                    points[at + 1] = tack.bitcast(integer(j - k * u32(ny)), coordinate)
+                    points[at + 2] = tack.bitcast(integer(slab + plane + i32(k)), coordinate)
+                    t += LANES
+                tack.barrier()
+                listed_from += SLOTS
+
+    return place
+
+
+@tack.kernel
+def sum_tiles(about: Any, totals: Any, sizes: Any, nans: Any, tiles: Any, lanes: Any) -> None:
+    """Adds up what `count_kernel` has noted about the tiles, as that does itself where it can."""
     for _ in range(lanes):
-        sums = tack.shared((2, LANES), i64)
-        own = tack.local_array((2, EACH), i64)
+        own = tack.local_array(3, i64)  # points of rows before the end, triangles, points
         seen = tack.local_array(2, i64)
         lane = tack.thread_id()
-        seen[0] = 0
-        seen[1] = 0
-        start = 0
-        while start < tiles:
-            first = start + lane * EACH
+        for n in range(2):
+            seen[n] = 0
+        for b in range(lane, (tiles + BIN - 1) // BIN, LANES):
+            for n in range(3):
+                own[n] = 0
+                for tile in range(b * BIN, min((b + 1) * BIN, tiles)):
+                    own[n] += about[ABOUT * tile + 2 + n]
             for n in range(2):
-                for k in range(EACH):
-                    own[n, k] = totals[n * tiles + first + k] if first + k < tiles else i64(0)
-            for n in range(2):
-                here = i64(0)
-                for k in range(EACH):
-                    here += own[n, k]
-                before, all_of_them = _both_totals(here, sums, lane)
-                before += seen[n]
-                seen[n] += all_of_them
-                for k in range(EACH):
-                    if first + k < tiles:
-                        bases[n * tiles + first + k] = before
-                    before += own[n, k]
-                tack.barrier()
-            start += LANES * EACH
+                totals[2 + 2 * b + n] = u64(own[n + 1])
+            seen[0] += own[1]
+            seen[1] += own[0]
+        triangles = tack.block_sum(seen[0])
+        points = tack.block_sum(seen[1])
         if lane == 0:
-            for n in range(2):
-                bases[2 * tiles + n] = seen[n]
-                sizes[n] = seen[n]
+            totals[0] = u64(triangles) << _TILES
+            totals[1] = u64(points) << _TILES
+            sizes[0] = triangles
+            sizes[1] = points
             sizes[2] = nans[0]
             nans[0] = 0
 
 
 @cache
-def write_kernel(masked: bool, coordinate: DType, integer: DType, index: DType) -> Kernel:
-    """Writes the corners of triangles, of dtype ``index``, and for each point the edge that it is on.
-
-    Where there are more of either than there is room for, it writes nothing. ``written[0]`` gets how many
-    points it has written.
-
-    Points are numbered from ``first_point`` on, triangles from ``first_triangle``. The edge is in the memory
-    of the point's coordinates, of dtype ``coordinate``, as three of ``integer``: 4 i + axis, j and k.
-    """
+def _corner_func(masked: bool, wide: DType, index: DType) -> Func:
+    """The device function that writes the corners of triangle t."""
     usable = _usable_func(masked)
-    find = _find_func(int(GROUP))
 
     @tack.func
-    def start_of(starts: Any, bases: Any, n: Any, r: Any, stride: Any) -> Any:
-        """The number of the first point of row r along an axis, which n - 1 is."""
-        return index(bases[stride // TILE + r // TILE] + starts[n * i64(stride) + r])
+    def write_corners(
+        bits: Any, cells: Any, before: Any, starts: Any, firsts: Any, triangles: Any, t: Any,
+        first_point: Any, rows: Any, ny: Any, shift: Any, parts: Any,
+    ) -> None:  # fmt: skip
+        tile = u32(triangles[3 * t])
+        what = i32(triangles[3 * t + 1])
+        block = tile // u32(parts)
+        start = i32(tile - block * u32(parts)) * SLOTS
+        row, word = _place_of(what & _SLOT, wide(block) << shift, start, shift)
+        rest = what >> (SLOT_BITS + 6)
+        for c in range(3):
+            # Edges 0 to 3 are along x, two along y and two along z; the second ones are those of a row
+            # further along y, or along z.
+            n = rest >> 1 & 7
+            axis = 0 if n < 4 else n // 2 - 1
+            r = row + (n & 1) * (ny if axis == 1 else 1)
+            if axis == 0:
+                r += (n >> 1) * ny
+            x = (what >> SLOT_BITS & 63) + (1 - (rest & 1))
+            w = word + (x >> 6)
+            at = wide(w) * rows + r
+            here = bits[at]
+            other = here >> 1  # without the last voxel's, behind which there is no edge to count
+            if axis > 0:
+                other = bits[at + (1 if axis == 1 else ny)]
+            down = 1 if r % ny > 0 else 0
+            under = ny if r >= ny else 0
+            on = (here ^ other) & usable(cells, axis, at, w, rows, down, under)
+            number = tack.popcount(on & ((u64(1) << (x & 63)) - 1)) + i32(before[at] >> 9 * axis & 511)
+            number += starts[(3 * wide(w // BATCH) + axis) * rows + r]
+            tile_of_row = (r >> shift) * parts + w // SLOTS
+            triangles[3 * t + c] = index(first_point + firsts[tile_of_row] + number)
+            rest >>= 4
 
-    @tack.func
-    def edges_along_x(words: Any, nexts: Any, xs: Any, at: Any, up: Any, over: Any, edges: Any) -> None:
-        for n in range(4):
-            edges[n] = (words[n] ^ nexts[n]) & usable(xs, at + (n & 1) * up + (n >> 1) * over)
+    return write_corners
 
-    @tack.func
-    def edges_across(words: Any, ys: Any, zs: Any, at: Any, up: Any, over: Any, edges: Any) -> None:
-        for n in range(2):
-            edges[n] = (words[2 * n] ^ words[2 * n + 1]) & usable(ys, at + n * over)
-            edges[n + 2] = (words[n] ^ words[n + 2]) & usable(zs, at + n * up)
+
+@cache
+def corner_kernel(masked: bool, wide: DType, index: DType) -> Kernel:
+    """Writes the corners of triangles, of dtype ``index``, from number ``first`` up to ``last``.
+
+    ``first_point`` is the number of the first point that `place_kernel` found.
+    """
+    write_corners = _corner_func(masked, wide, index)
 
     @tack.kernel
-    def write(
-        bits: Any, xs: Any, ys: Any, zs: Any, cells: Any, cases: Any, starts: Any, bases: Any, points: Any,
-        triangles: Any, written: Any, first_point: Any, first_triangle: Any,
-        point_room: Any, triangle_room: Any,
-        rows: Any, ny: Any, nx: Any, length: Any, stride: Any, lanes: Any,
+    def corners(
+        bits: Any, cells: Any, before: Any, starts: Any, firsts: Any, triangles: Any,
+        first_point: Any, first: Any, last: Any, rows: Any, ny: Any, shift: Any, parts: Any,
+    ) -> None:  # fmt: skip
+        for t in range(first, last):
+            write_corners(
+                bits, cells, before, starts, firsts, triangles, t, first_point, rows, ny, shift, parts
+            )
+
+    return corners
+
+
+@cache
+def finish_kernel(real: DType, integer: DType, wide: DType, index: DType) -> Kernel:
+    """Writes the corners of the triangles and the positions of the points that ``written`` says there are.
+
+    Of three blocks of lanes two have triangles and one has points, as a closed surface has twice as many: the
+    former wait for arithmetic, and the latter for the volume.
+    """
+    write_corners, write_point = _corner_func(False, wide, index), point_func(real, integer)
+
+    @tack.kernel
+    def finish(
+        volume: Any, axes: Any, bits: Any, before: Any, starts: Any, firsts: Any, triangles: Any, points: Any,
+        written: Any, value: Any, rows: Any, ny: Any, nx: Any, shift: Any, parts: Any, lanes: Any,
     ) -> None:  # fmt: skip
         for i in range(lanes):
-            found = tack.shared(WRITTEN, i32)
-            # Of each word: crossed edges along x in the four rows, 16 bits each; edges along y here and next
-            # along z, and along z here and next along y; and triangles.
-            low = tack.shared((BATCH, GROUP), u64)
-            high = tack.shared((BATCH, GROUP), u64)
-            counts = tack.shared((BATCH, GROUP), i32)
-            earlier = tack.shared((9, GROUP), i32)  # the same of each row in earlier batches
-            edges = tack.shared((8, WORDS), u64)  # which edges of these are crossed
-            firsts = tack.shared((8, WORDS), index)  # the number of the first point on them
-            triangle_list = tack.shared(LISTED, u64)
-            point_list = tack.shared(LISTED, i32)
-            numbers = tack.shared(3, u32)  # of words, triangles and points
-            words = tack.local_array(4, u64)
-            nexts = tack.local_array(4, u64)
-            on = tack.local_array(4, u64)
-            lane = tack.thread_id()
-            first = i // LANES * GROUP
-            tile = first // TILE
-            tiles = stride // TILE
-            some = 0
-            if lane == 0:
-                fits = bases[2 * tiles] <= triangle_room and bases[2 * tiles + 1] <= point_room
-                if first == 0:
-                    written[0] = bases[2 * tiles + 1] if fits else i64(0)
-                for n in range(2):
-                    after = n * tiles + tile + 1
-                    if tile + 1 == tiles:
-                        after = i64(2 * tiles + n)
-                    behind_last = bases[after]
-                    if (first & 64) == 0:
-                        behind_last = bases[n * tiles + tile] + starts[n * i64(stride) + first + GROUP]
-                    if fits and behind_last > bases[n * tiles + tile] + starts[n * i64(stride) + first]:
-                        some = 1
-            if tack.block_max(some) == 0:
-                continue
-            plane = i32(first // ny)
-            line = i32(first - i64(plane) * ny)  # the row's number in its plane
-            slot = lane % WORDS
-            side = lane // WORDS
-            begin = first_triangle + bases[tile]
-            if lane < GROUP:
-                for n in range(9):
-                    earlier[n, lane] = 0
-            start = 0
-            while start < length:
-                for n in range(2):
-                    word = 4 * n + lane // GROUP
-                    low[word, lane % GROUP] = 0
-                    high[word, lane % GROUP] = 0
-                    counts[word, lane % GROUP] = 0
-                if lane == 0:
-                    numbers[0] = 0
-                tack.barrier()
-                find(bits, found, numbers, lane, first, line, start, rows, ny, nx, length)
-                tack.barrier()
-                total = tack.block_max(i32(numbers[0]))
-                q = lane
-                while q < total:
-                    entry = found[q]
-                    row = entry & 127
-                    word = entry >> 7 & 7
-                    w = start + word
-                    up = entry >> 10 & 1
-                    over = (entry >> 11) * ny
-                    at = i64(w) * rows + first + row
-                    columns = lowest(nx - 1 - w * 64)
-                    _load(bits, at, up, over, rows, 1 if w + 1 == length else 0, words, nexts)
-                    edges_along_x(words, nexts, xs, at, up, over, on)
-                    packed = u64(0)
-                    for n in range(4):
-                        packed |= u64(tack.popcount(on[n] & columns)) << 16 * n
-                    low[word, row] = packed
-                    edges_across(words, ys, zs, at, up, over, on)
-                    packed = u64(0)
-                    for n in range(4):
-                        packed |= u64(tack.popcount(on[n])) << 16 * n
-                    high[word, row] = packed
-                    if entry >> 10 == 3:
-                        cut = cut_cells(words, nexts) & columns & usable(cells, at)
-                        count = 0
-                        while cut:
-                            count += i32(cases[_case_of(words, nexts, tack.ctz(cut))]) & 15
-                            cut &= cut - 1
-                        counts[word, row] = count
-                    q += LANES
-                tack.barrier()
-                chunk = 0
-                while chunk < total:
-                    if lane == 0:
-                        numbers[1] = 0
-                        numbers[2] = 0
-                    tack.barrier()
-                    cut = u64(0)
-                    left = u64(0)
-                    place = 0  # in the list
-                    count = 0
-                    target = 0  # in the mesh, from the tile's first on
-                    if chunk + slot < total:
-                        entry = found[chunk + slot]
-                        row = entry & 127
-                        word = entry >> 7 & 7
-                        w = start + word
-                        r = first + row
-                        up = entry >> 10 & 1
-                        over = (entry >> 11) * ny
-                        at = i64(w) * rows + r
-                        _load(bits, at, up, over, rows, 1 if w + 1 == length else 0, words, nexts)
-                        columns = lowest(nx - 1 - w * 64)
-                        before = u64(0)  # how many points the row's words before have
-                        if side == 0:
-                            edges_along_x(words, nexts, xs, at, up, over, on)
-                            for v in range(word):
-                                before += low[v, row]
-                            for n in range(4):
-                                edges[n, slot] = on[n] & columns
-                                there = r + (n & 1) * up + (n >> 1) * over
-                                number = first_point + start_of(starts, bases, 1, there, stride)
-                                firsts[n, slot] = number + earlier[n, row] + i32(before >> 16 * n & 0xFFFF)
-                            if entry >> 10 == 3:
-                                cut = cut_cells(words, nexts) & columns & usable(cells, at)
-                            count = counts[word, row]
-                            target = starts[r] + earlier[8, row]
-                            for v in range(word):
-                                target += counts[v, row]
-                            place = i32(shared_add(numbers, 1, count))
-                        else:
-                            edges_across(words, ys, zs, at, up, over, on)
-                            for v in range(word):
-                                before += high[v, row]
-                            for n in range(4):
-                                edges[n + 4, slot] = on[n]
-                                there = r + (n & 1) * (up if n > 1 else over)
-                                number = first_point + start_of(starts, bases, 2 + n // 2, there, stride)
-                                firsts[n + 4, slot] = (
-                                    number + earlier[n + 4, row] + i32(before >> 16 * n & 0xFFFF)
-                                )
-                            left = (words[0] ^ nexts[0]) & columns & usable(xs, at)
-                            count = tack.popcount(left) + tack.popcount(on[0]) + tack.popcount(on[2])
-                            place = i32(shared_add(numbers, 2, count))
-                    tack.barrier()
-                    most = tack.block_max(i32(max(numbers[1], numbers[2])))
-                    done = 0
-                    while done < most:
-                        to = place - done
-                        if to < LISTED and to + count > 0:
-                            if side == 0:
-                                # The word, the bit of the cell, the case, the triangle; where it goes.
-                                goal = target
-                                cells_left = cut
-                                while cells_left:
-                                    bit = tack.ctz(cells_left)
-                                    case = _case_of(words, nexts, bit)
-                                    end = to + (i32(cases[case]) & 15)
-                                    entry = slot | bit << 8 | case << 14
-                                    while to < end:
-                                        if to >= 0 and to < LISTED:
-                                            triangle_list[to] = u64(goal) << 32 | u64(entry)
-                                        entry += 1 << 22
-                                        goal += 1
-                                        to += 1
-                                    cells_left &= cells_left - 1
-                            else:
-                                # The word, the bit of the edge, and the axis.
-                                for axis in range(3):
-                                    edges_left = left if axis == 0 else edges[2 * axis + 2, slot]
-                                    while edges_left:
-                                        if to >= 0 and to < LISTED:
-                                            point_list[to] = (
-                                                slot | tack.ctz(edges_left) << 8 | i32(axis) << 14
-                                            )
-                                        to += 1
-                                        edges_left &= edges_left - 1
-                        tack.barrier()
-                        q = lane
-                        end = min(int(LISTED), i32(numbers[1]) - done)
-                        while q < end:
-                            what = triangle_list[q]
-                            entry = i32(what)
-                            corner = 3 * (begin + i32(what >> 32))
-                            rest = i32(cases[entry >> 14 & 255] >> (4 + 12 * (entry >> 22)))
-                            # The edges before the cell's own, and before those one further along x.
-                            less = (u64(1) << (entry >> 8 & 63)) - 1
-                            for c in range(3):
-                                behind = less if rest & 1 else less + less + 1
-                                n = rest >> 1 & 7
-                                on_edge = edges[n, entry & 127] & behind
-                                triangles[corner + c] = firsts[n, entry & 127] + tack.popcount(on_edge)
-                                rest >>= 4
-                            q += LANES
-                        q = lane
-                        end = min(int(LISTED), i32(numbers[2]) - done)
-                        while q < end:
-                            entry = point_list[q]
-                            axis = entry >> 14
-                            n = 2 * axis + 2 if axis else 0
-                            bit = entry >> 8 & 63
-                            on_edge = edges[n, entry & 127] & ((u64(1) << bit) - 1)
-                            p = 3 * (i64(firsts[n, entry & 127]) + tack.popcount(on_edge))
-                            entry = found[chunk + (entry & 127)]
-                            j = u32(line + (entry & 127))
-                            k = j // u32(ny)
-                            x = (start + (entry >> 7 & 7)) * 64 + bit
-                            points[p] = tack.bitcast(integer(4 * x + axis), coordinate)
-                            points[p + 1] = tack.bitcast(integer(j - k * u32(ny)), coordinate)
-                            points[p + 2] = tack.bitcast(integer(plane + i32(k)), coordinate)
-                            q += LANES
-                        tack.barrier()
-                        done += LISTED
-                    chunk += WORDS
-                if lane < GROUP and start + BATCH < length:
-                    for v in range(BATCH):
-                        for n in range(4):
-                            earlier[n, lane] += i32(low[v, lane] >> 16 * n & 0xFFFF)
-                            earlier[n + 4, lane] += i32(high[v, lane] >> 16 * n & 0xFFFF)
-                        earlier[8, lane] += counts[v, lane]
-                tack.barrier()
-                start += BATCH
+            block = u32(i // SIDE)
+            three = block // 3
+            kind = block - 3 * three
+            if kind < 2:
+                t = i64(2 * three + kind) * SIDE + i % SIDE
+                if t < written[0]:
+                    write_corners(bits, bits, before, starts, firsts, triangles, t, 0, rows, ny, shift, parts)
+            else:
+                p = i64(three) * SIDE + i % SIDE
+                if p < written[1]:
+                    write_point(volume, axes, points, value, p, ny, nx)
 
-    return write
+    return finish

@@ -13,7 +13,7 @@ from typing import Any
 import tack
 from tack import DType, Func, Kernel
 
-__all__ = ["field_kernel", "gradient_func", "normal_kernel", "position_kernel"]
+__all__ = ["field_kernel", "gradient_func", "normal_kernel", "point_func", "position_kernel"]
 
 
 @cache
@@ -53,41 +53,40 @@ def _share_func(real: DType) -> Func:
     return share
 
 
-@tack.func
-def _is_there(written: Any, p: Any) -> Any:
-    return p < written[0]
+@cache
+def point_func(real: DType, integer: DType) -> Func:
+    """The device function that writes where point p is."""
+    edge_of, share = _edge_of(integer), _share_func(real)
 
+    @tack.func
+    def write_point(volume: Any, axes: Any, points: Any, value: Any, p: Any, ny: Any, nx: Any) -> None:
+        i, j, k, axis = edge_of(points, p)
+        voxel = (k * ny + j) * nx + i
+        t = share(volume, voxel, voxel + _step(axis, ny, nx), value)
+        place = tack.local_array(3, tack.i64)
+        place[0] = i
+        place[1] = nx + j
+        place[2] = nx + ny + k
+        for c in range(3):
+            x = axes[place[c]]
+            if c == axis:
+                x += t * (axes[place[c] + 1] - x)
+            points[3 * p + c] = x
 
-@tack.func
-def _always(written: Any, p: Any) -> Any:
-    return True
+    return write_point
 
 
 @cache
-def position_kernel(real: DType, integer: DType, bounded: bool = False) -> Kernel:
-    """Where the points from ``first`` on are; if ``bounded``, of the first ``written[0]``."""
-    edge_of, share = _edge_of(integer), _share_func(real)
-    is_there = _is_there if bounded else _always
+def position_kernel(real: DType, integer: DType) -> Kernel:
+    """Where the points from ``first`` on are."""
+    write_point = point_func(real, integer)
 
     @tack.kernel
     def positions(
-        volume: Any, axes: Any, points: Any, written: Any, value: Any, first: Any, end: Any, ny: Any, nx: Any
+        volume: Any, axes: Any, points: Any, value: Any, first: Any, end: Any, ny: Any, nx: Any
     ) -> None:
         for p in range(first, end):
-            if not is_there(written, p):
-                continue
-            i, j, k, axis = edge_of(points, p)
-            voxel = (k * ny + j) * nx + i
-            t = share(volume, voxel, voxel + _step(axis, ny, nx), value)
-            place = tack.local_array(3, tack.i64)
-            place[0] = i
-            place[1] = nx + j
-            place[2] = nx + ny + k
-            for c in range(3):
-                x = axes[place[c]]
-                if c == axis:
-                    x += t * (axes[place[c] + 1] - x)
-                points[3 * p + c] = x
+            write_point(volume, axes, points, value, p, ny, nx)
 
     return positions
 

@@ -100,7 +100,7 @@ class Rows:
             depth = min(first + planes + ahead, nz) - first + skip
             self._slabs.append(_Slab(first, planes, counted, place, held, skip, depth))
 
-    def classify(self, grid: tack.Array, threshold: float | None) -> None:
+    def classify(self, threshold: float | None) -> None:
         """Says which voxels are inside: those that are at least ``threshold``; None is past all values."""
         self._threshold = threshold
         self.drop_bits()
