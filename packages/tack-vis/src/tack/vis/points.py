@@ -13,7 +13,7 @@ from typing import Any
 import tack
 from tack import DType, Func, Kernel
 
-__all__ = ["field_kernel", "gradient_func", "normal_kernel", "point_func", "position_kernel"]
+__all__ = ["field_kernel", "gradient_func", "normal_kernel", "point_func", "position_kernel", "share_func"]
 
 
 @cache
@@ -38,7 +38,7 @@ def _step(axis: Any, ny: Any, nx: Any) -> Any:
 
 
 @cache
-def _share_func(real: DType) -> Func:
+def share_func(real: DType) -> Func:
     """The device function that gives how far along an edge, from 0 to 1, the volume has the value."""
 
     @tack.func
@@ -56,7 +56,7 @@ def _share_func(real: DType) -> Func:
 @cache
 def point_func(real: DType, integer: DType) -> Func:
     """The device function that writes where point p is."""
-    edge_of, share = _edge_of(integer), _share_func(real)
+    edge_of, share = _edge_of(integer), share_func(real)
 
     @tack.func
     def write_point(volume: Any, axes: Any, points: Any, value: Any, p: Any, ny: Any, nx: Any) -> None:
@@ -94,7 +94,7 @@ def position_kernel(real: DType, integer: DType) -> Kernel:
 @cache
 def field_kernel(real: DType, integer: DType) -> Kernel:
     """The values of another field at the points from ``first`` on."""
-    edge_of, share = _edge_of(integer), _share_func(real)
+    edge_of, share = _edge_of(integer), share_func(real)
 
     @tack.kernel
     def interpolate(
@@ -144,7 +144,7 @@ def gradient_func(real: DType) -> Func:
 @cache
 def normal_kernel(real: DType, integer: DType) -> Kernel:
     """Unit vectors against the gradient at the points from ``first`` on, interpolated between voxels."""
-    edge_of, share, gradient = _edge_of(integer), _share_func(real), gradient_func(real)
+    edge_of, share, gradient = _edge_of(integer), share_func(real), gradient_func(real)
 
     @tack.kernel
     def unit_normals(

@@ -15,7 +15,7 @@ from tack.lang.kernel import Kernel
 from tack.record import Record
 from tack.vis.grids import as_grid, as_numbers, as_spacing
 from tack.vis.levels import as_levels, least_from
-from tack.vis.points import _share_func
+from tack.vis.points import share_func
 
 __all__ = ["Lines", "marching_squares"]
 
@@ -115,7 +115,7 @@ CASES = tack.constant(tuple(_case(case) for case in range(16)), tack.i32)
 @cache
 def _kernels(real: DType, scalar: DType) -> tuple[Kernel, Kernel]:
     """The kernels that count and that write, computing in ``real``, for images of ``scalar``."""
-    share = _share_func(real)
+    share = share_func(real)
 
     @tack.func
     def usable(image: Any, j: Any, i: Any, ny: Any, nx: Any) -> Any:

@@ -10,22 +10,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import tack
+from tack.algorithms.groups.tiles import LANES
 from tack.dtypes import DType, i32, i64, u32, u64
 from tack.vis.bits import classify_groups, row_words, usable_cells, validity
 from tack.vis.cube_cases import CUBE_CASES
-from tack.vis.groups import (
-    ABOUT,
-    BATCH,
-    BIN,
-    LANES,
-    SIDE,
-    SLOTS,
-    corner_kernel,
-    count_kernel,
-    finish_kernel,
-    place_kernel,
-    sum_tiles,
-)
+from tack.vis.groups import ABOUT, BATCH, BIN, SLOTS
+from tack.vis.groups_count import count_kernel, sum_tiles
+from tack.vis.groups_place import SIDE, corner_kernel, finish_kernel, place_kernel
 from tack.vis.rows import edge_dtype
 
 __all__ = ["Tiles", "tiles_for"]
