@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import tack
 from tack.codegen.llvm import jit
 from tack.errors import UnsupportedSyntaxError
 from tack.runtime import native
+from tack.runtime.backend import Backend
 from tack.runtime.dispatch import default_backend
 
 THREADS = 4
@@ -191,4 +192,39 @@ def test_compile_all_that_fails(calls: int) -> None:
     with pytest.raises(UnsupportedSyntaxError) as found:
         tack.compile_all([(bad, array)] * calls)
     del found, array
+    assert memory() is None
+
+
+def test_graphs() -> None:
+    """A graph holds its arrays, and goes with the last that has it or one of its calls."""
+    array = tack.ones(8, tack.f64)
+    memory = weakref.ref(array._buffer.owner)
+    with tack.capture(array.device) as graph:
+        triple(array)
+        array.fill(2.0)
+    call = graph.calls[0]
+    del array
+    graph.launch()
+    del graph
+    assert memory() is not None
+    call.update(x=tack.ones(8, tack.f64))
+    del call
+    assert memory() is None
+
+
+@pytest.mark.parametrize("wait", [tack.sync, lambda: tack.wait().send(None)], ids=["sync", "wait"])
+def test_waits_that_fail(wait: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(backend: Backend) -> None:
+        raise RuntimeError("the device is gone")
+
+    def waited(array: tack.Array) -> None:
+        with pytest.raises(RuntimeError, match="gone"):
+            wait()
+
+    monkeypatch.setattr(type(default_backend()), "synchronize", failing)
+    monkeypatch.setattr(type(default_backend()), "completion", failing)
+    array = tack.ones(8, tack.f64)
+    memory = weakref.ref(array._buffer.owner)
+    waited(array)
+    del array
     assert memory() is None

@@ -265,8 +265,11 @@ def sync() -> None:
             backend.synchronize()
         except Exception as error:  # the other devices are waited for all the same
             failed = failed or error
-    if failed is not None:
-        raise failed
+    try:
+        if failed is not None:
+            raise failed
+    finally:
+        failed = None  # or the error and this frame would hold each other
 
 
 async def wait(device: str | Device | None = None) -> None:
@@ -287,8 +290,11 @@ async def wait(device: str | Device | None = None) -> None:
                 pause = min(_LONGEST_PAUSE, 2 * pause or _SHORTEST_PAUSE)
         except Exception as error:  # the other devices are waited for all the same
             failed = failed or error
-    if failed is not None:
-        raise failed
+    try:
+        if failed is not None:
+            raise failed
+    finally:
+        failed = None  # or the error and this frame would hold each other
 
 
 def launch_backend(args: Sequence[object], names: Sequence[str] = ()) -> Backend:

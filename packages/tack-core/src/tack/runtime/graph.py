@@ -38,14 +38,43 @@ def recording() -> Graph | None:
     return _recording.get()
 
 
+class _Steps:
+    """What a graph runs. Calls refer to this and not to the graph, which goes as soon as nobody has it."""
+
+    __slots__ = ("backend", "recorded", "run")
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.recorded: list[Step] = []
+        self.run: Any = None  # what runs them as they are; None: they have changed
+
+    def add(self, step: Step) -> None:
+        self.recorded.append(step)
+        self.run = None
+
+    def replace(self, position: int, step: Step) -> None:
+        self.recorded[position] = step
+        self.run = None
+
+    def resolve(self, kernel: Kernel, args: tuple[Any, ...]) -> Step:
+        from tack.runtime.launch import backend_of
+
+        if backend_of(kernel, args) is not self.backend:
+            raise ValueError(
+                f"kernel '{kernel.__name__}' would run on another device than {self.backend.label}, "
+                "which is being captured"
+            )
+        return self.backend.launch_step(kernel, args)
+
+
 @final
 class Call:
     """A launch in a graph. `update` changes its arguments for the next runs."""
 
-    __slots__ = ("_args", "_graph", "_position", "kernel")
+    __slots__ = ("_args", "_position", "_steps", "kernel")
 
-    def __init__(self, graph: Graph, position: int, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        self._graph = graph
+    def __init__(self, steps: _Steps, position: int, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        self._steps = steps
         self._position = position
         self._args = args
         self.kernel = kernel
@@ -69,7 +98,7 @@ class Call:
         args = tuple(
             arguments.get(name, arg) for name, arg in zip(self.kernel.params, self._args, strict=True)
         )
-        self._graph._replace(self._position, self._graph._resolve(self.kernel, args))
+        self._steps.replace(self._position, self._steps.resolve(self.kernel, args))
         self._args = args
 
     def __repr__(self) -> str:
@@ -90,8 +119,7 @@ class Graph:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._steps: list[Step] = []
-        self._run: Any = None  # what runs the steps as they are; None: they have changed
+        self._steps = _Steps(backend)
         self._token: Token[Graph | None] | None = None
         self.calls: list[Call] = []
 
@@ -115,7 +143,7 @@ class Graph:
 
     def __len__(self) -> int:
         """The number of launches, fills and copies."""
-        return len(self._steps)
+        return len(self._steps.recorded)
 
     def __repr__(self) -> str:
         return f"<tack.capture on {self._backend.label}: {len(self)} steps>"
@@ -128,35 +156,26 @@ class Graph:
         """
         if _recording.get() is self:
             raise RuntimeError("the graph is still being captured; launch it after its with block")
-        if self._run is None:
-            self._run = self._backend.graph(self._steps)
-        self._run()
+        steps = self._steps
+        if steps.run is None:
+            steps.run = self._backend.graph(steps.recorded)
+        steps.run()
 
     # Recording.
 
     def record_launch(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        step = self._resolve(kernel, args)
-        self.calls.append(Call(self, len(self._steps), kernel, args))
-        self._add(step)
+        step = self._steps.resolve(kernel, args)
+        self.calls.append(Call(self._steps, len(self), kernel, args))
+        self._steps.add(step)
 
     def record_fill(self, array: Array, element: np.ndarray[Any, Any]) -> None:
         self._check(array)
-        self._add(Step(self._backend.fill_step(array, element), (array,)))
+        self._steps.add(Step(self._backend.fill_step(array, element), (array,)))
 
     def record_copy(self, target: Array, source: Array) -> None:
         """Of as many bytes as the target has."""
         self._check(target, source)
-        self._add(Step(self._backend.copy_step(target, source), (target, source)))
-
-    def _resolve(self, kernel: Kernel, args: tuple[Any, ...]) -> Step:
-        from tack.runtime.launch import backend_of
-
-        if backend_of(kernel, args) is not self._backend:
-            raise ValueError(
-                f"kernel '{kernel.__name__}' would run on another device than {self._backend.label}, "
-                "which is being captured"
-            )
-        return self._backend.launch_step(kernel, args)
+        self._steps.add(Step(self._backend.copy_step(target, source), (target, source)))
 
     def _check(self, *arrays: Array) -> None:
         for array in arrays:
@@ -164,11 +183,3 @@ class Graph:
                 raise ValueError(
                     f"the array is on {array._backend.label}, and {self._backend.label} is being captured"
                 )
-
-    def _add(self, step: Step) -> None:
-        self._steps.append(step)
-        self._run = None
-
-    def _replace(self, position: int, step: Step) -> None:
-        self._steps[position] = step
-        self._run = None
