@@ -305,6 +305,19 @@ def test_strides_and_devices() -> None:
     np.testing.assert_array_equal(contour(lone, 0.5).triangles, expected.triangles)
 
 
+def test_numpy_arrays_go_to_the_device_of_the_volume() -> None:
+    values = sphere(10, 11, 12)
+    given = {"mask": values > 0.3, "fields": {"double": 2 * values}}
+    expected = contour(values, 0.5, **given)
+    elsewhere = tack.device("cpu", num_threads=1)
+    found = contour(tack.asarray(values, device=elsewhere), 0.5, **given)
+    assert found.points.device == found.point_data["double"].device == elsewhere
+    np.testing.assert_array_equal(found.triangles, expected.triangles)
+    np.testing.assert_array_equal(found.point_data["double"], expected.point_data["double"])
+    with pytest.raises(ValueError, match="mask is on"):
+        contour(values, 0.5, mask=tack.asarray(np.ones(values.shape, np.uint8), device=elsewhere))
+
+
 def test_the_same_result_every_time() -> None:
     values = np.random.default_rng(0).random((30, 31, 32)).astype(np.float32)
     first, second = contour(values, 0.5, normals=True), contour(values, 0.5, normals=True)

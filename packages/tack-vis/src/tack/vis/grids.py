@@ -20,24 +20,29 @@ _WORDS = {2: "two", 3: "three"}
 
 
 def as_volume(function: str, name: str, value: Any, like: tack.Array | None = None) -> tack.Array:
-    """A 3-D array of numbers; of the shape and on the device of ``like``, if given.
+    """A 3-D array of numbers; of the shape and on the device of ``like``, if given, where NumPy's go.
 
     Raises:
         TypeError: it is not an array of numbers.
         ValueError: it has another number of dimensions, or does not fit ``like``.
     """
-    if type(value) is tack.Array and like is None and value.ndim == 3 and not value.components:
-        return value
-    array = as_grid(function, name, value, None if like is not None else 3)
-    if like is not None and array.shape != like.shape:
+    if like is None:
+        fits = type(value) is tack.Array and value.ndim == 3 and not value.components
+        return value if fits else as_grid(function, name, value, 3)
+    array = as_grid(function, name, value, None, like.device)
+    if array.shape != like.shape:
         raise ValueError(f"{function}: {name} has shape {array.shape}, volume has {like.shape}")
-    if like is not None and array.device != like.device:
+    if array.device != like.device:
         raise ValueError(f"{function}: {name} is on {array.device}, volume on {like.device}")
     return array
 
 
-def as_grid(function: str, name: str, value: Any, ndim: int | None) -> tack.Array:
+def as_grid(
+    function: str, name: str, value: Any, ndim: int | None, device: tack.Device | None = None
+) -> tack.Array:
     """An array of numbers with ``ndim`` axes; NumPy's booleans are bytes.
+
+    NumPy's arrays go to ``device``, or the default one.
 
     Raises:
         TypeError: it is not an array of numbers.
@@ -50,7 +55,7 @@ def as_grid(function: str, name: str, value: Any, ndim: int | None) -> tack.Arra
     if isinstance(value, np.ndarray) and value.dtype == np.bool_:
         value = np.ascontiguousarray(value).view(np.uint8).reshape(value.shape)
     try:
-        array = tack.asarray(value)
+        array = tack.asarray(value, device=device if isinstance(value, np.ndarray) else None)
     except TypeError as error:
         raise TypeError(f"{function}: {name}: {error}") from None
     except ValueError as error:  # a strided DLPack tensor
