@@ -15,7 +15,7 @@ from tack.vis.grids import UNIT, ZERO, as_volume, grid_axes
 from tack.vis.levels import as_levels, least_from
 from tack.vis.mesh import Mesh
 from tack.vis.points import field_kernel, normal_kernel, position_kernel
-from tack.vis.rows import Rows, edge_dtype
+from tack.vis.rows import Mask, Rows, edge_dtype
 from tack.vis.tiles import Tiles, tiles_for
 
 __all__ = ["contour"]
@@ -203,8 +203,8 @@ def _write(
     return mesh
 
 
-def _usable(grid: tack.Array, mask: tack.Array | None) -> tuple[tack.Array, int]:
-    """What says which voxels may be used: a mask and 1, or what stands for all of them and 0."""
+def _usable(grid: tack.Array, mask: tack.Array | None) -> Mask:
+    """What says which voxels may be used."""
     chosen = tack.ones(1, tack.u8, device=grid.device) if mask is None else mask
     return chosen, int(mask is not None)
 

@@ -13,7 +13,7 @@ from tack.vis.bits import classify_rows, row_words, usable_cells, validity
 from tack.vis.cube_cases import CUBE_CASES
 from tack.vis.flying_edges import count_kernel, write_kernel
 
-__all__ = ["Rows", "edge_dtype"]
+__all__ = ["Mask", "Rows", "edge_dtype"]
 
 _SPARE = 0.095  # a tenth of the volume's memory, and something is left for small things
 _LEAST = 1 << 16  # bytes; less is not worth saving
@@ -24,7 +24,7 @@ def edge_dtype(points: tack.Array) -> DType:
     return i64 if points.scalar is f64 else i32
 
 
-_Mask = tuple[tack.Array, int]  # a mask and 1, or a number for all voxels and 0
+Mask = tuple[tack.Array, int]  # a mask and 1, or a number for all voxels and 0
 
 
 class _Slab(NamedTuple):
@@ -105,7 +105,7 @@ class Rows:
         self._threshold = threshold
         self.drop_bits()
 
-    def count(self, grid: tack.Array, mask: _Mask | None) -> None:
+    def count(self, grid: tack.Array, mask: Mask | None) -> None:
         """Finds how much there is to write."""
         if self._masked != (mask is not None):
             self._divide(mask is not None)
@@ -124,7 +124,7 @@ class Rows:
         return [*self._total, int(self._nans[0])]
 
     def write(
-        self, grid: tack.Array, mask: _Mask | None,
+        self, grid: tack.Array, mask: Mask | None,
         points: tack.Array, triangles: tack.Array, first: int, corner: int,
     ) -> None:  # fmt: skip
         """Writes triangles from number ``corner`` on, and the edges that points from ``first`` on are on."""
@@ -148,7 +148,7 @@ class Rows:
     def keep(self) -> None:
         """Does nothing: the host's memory is made fast enough."""
 
-    def _count_slab(self, grid: tack.Array, mask: _Mask | None, slab: _Slab) -> tuple[Any, ...]:
+    def _count_slab(self, grid: tack.Array, mask: Mask | None, slab: _Slab) -> tuple[Any, ...]:
         """Counts what each row of a slab has, and returns the slab's words."""
         words = self._words(grid, mask, slab)
         _, ny, nx, length = self._about
@@ -170,7 +170,7 @@ class Rows:
         middle = starts.size // 2
         return int(starts[end]), int(starts[middle + end]) - int(starts[middle])
 
-    def _words(self, grid: tack.Array, mask: _Mask | None, slab: _Slab) -> tuple[Any, ...]:
+    def _words(self, grid: tack.Array, mask: Mask | None, slab: _Slab) -> tuple[Any, ...]:
         """The bits of the slab's voxels and, with a mask, of usable cells, and the cases."""
         nz, ny, nx, length = self._about
         if self._bits is None:

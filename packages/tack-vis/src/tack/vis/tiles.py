@@ -17,7 +17,7 @@ from tack.vis.cube_cases import CUBE_CASES
 from tack.vis.groups import ABOUT, BATCH, BIN, SLOTS
 from tack.vis.groups_count import count_kernel, sum_tiles
 from tack.vis.groups_place import SIDE, corner_kernel, finish_kernel, place_kernel
-from tack.vis.rows import edge_dtype
+from tack.vis.rows import Mask, edge_dtype
 
 __all__ = ["Tiles", "tiles_for"]
 
@@ -25,8 +25,6 @@ _KEPT: Final = 64 << 20  # the most bytes that stay allocated for the next conto
 _SPARE: Final = 0.095  # a tenth of the volume's memory, and something is left for small things
 _LEAST: Final = 2 << 20  # bytes; less is not worth saving, and what drivers allocate at a time
 _kept = threading.local()
-
-_Mask = tuple[tack.Array, int]  # a mask and 1, or a number for all voxels and 0
 
 
 def tiles_for(grid: tack.Array) -> Tiles:
@@ -154,7 +152,7 @@ class Tiles:
         self._threshold = threshold
         self._counted = False
 
-    def count(self, grid: tack.Array, mask: _Mask | None) -> None:
+    def count(self, grid: tack.Array, mask: Mask | None) -> None:
         """Finds how much there is to write."""
         if self._masked != (mask is not None):
             self._change(grid, mask)
@@ -176,7 +174,7 @@ class Tiles:
         return [triangles, points, self._nans]
 
     def write(
-        self, grid: tack.Array, mask: _Mask | None,
+        self, grid: tack.Array, mask: Mask | None,
         points: tack.Array, triangles: tack.Array, first: int, corner: int,
     ) -> None:  # fmt: skip
         """Writes triangles from number ``corner`` on, and the edges that points from ``first`` on are on."""
@@ -236,7 +234,7 @@ class Tiles:
             slabs.append(_Slab(first - skip, min(skip + planes + 2, nz - first + skip), skip, planes))
         return slabs
 
-    def _change(self, grid: tack.Array, mask: _Mask | None) -> None:
+    def _change(self, grid: tack.Array, mask: Mask | None) -> None:
         """Begins anew with a mask, or without."""
         self._masked = mask is not None
         self._slabs = self._divided(grid.nbytes + (mask[0].nbytes if mask else 0))
@@ -246,7 +244,7 @@ class Tiles:
         self._found = []
         self._nans = 0
 
-    def _count_slab(self, grid: tack.Array, mask: _Mask | None, slab: _Slab) -> None:
+    def _count_slab(self, grid: tack.Array, mask: Mask | None, slab: _Slab) -> None:
         """Finds the bits of a slab's voxels and, with a mask, of its usable cells, and how much it has."""
         shape, rows = self._shape, slab.depth * self._shape.ny
         ny, nx, length, *_ = shape
