@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,41 @@ def test_the_scenario_with_calls_that_wait_and_with_slow_streams(emulated: Drive
     scenario()
     emulated.pace(delay=300)
     scenario()
+
+
+@pytest.mark.parametrize("function", ["EventCreate", "EventRecord", "StreamWaitEvent"])
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_copy_between_queues_that_cannot_be_ordered_is_waited_for(
+    emulated: Driver, api: Api, function: str, call: int
+) -> None:
+    second = tack.device(f"{api.name}:1")
+    y = tack.arange(100_000, dtype=tack.i64)
+    y.to(second).numpy()
+    emulated.pace(delay=20_000)
+    emulated.fail(api.function(function), INVALID_VALUE, call)
+    there = y.to(second)
+    del y  # whose memory may be overwritten once the copy is done
+    assert np.array_equal(there.numpy(), np.arange(100_000))
+
+
+def test_a_launch_is_before_what_other_queues_do_next_also_if_its_result_fails(
+    emulated: Driver, api: Api
+) -> None:
+    with tack.device(api.name)._backend.queue.entered():  # type: ignore[attr-defined]
+        stream = int(api.driver.check(api.driver.StreamCreate(0)))
+    other = tack.device(api.name, stream=stream)
+    y = tack.zeros(10_000, tack.i64)
+    for refused in (False, True):
+        with other:
+            x = tack.arange(10_000, dtype=tack.i64)
+        tack.sync()
+        if refused:
+            emulated.pace(delay=20_000)
+            emulated.fail(api.function("LaunchKernel"), INVALID_VALUE, 2)
+        y.fill(1)
+        y.fill(0)
+        with pytest.raises(RuntimeError, match=api.errors[INVALID_VALUE]) if refused else nullcontext():
+            step(x, y, 3)
+        del x  # whose memory may be overwritten once the launch is done
+        gc.collect()
+        assert np.array_equal(y.numpy(), 3 * np.arange(10_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -52,12 +53,11 @@ class GpuBackend(Backend):
     def make_program(self, about: dict[str, Any], artifact: bytes, checks: Sequence[Any]) -> Program:
         """Loads an artifact."""
 
-    def join(self, arrays: Iterable[Array]) -> Any:
-        """Orders a launch after what others have queued on the arrays; `part` takes what it returns."""
-        return None
-
-    def part(self, joined: Any) -> None:
-        """Orders what those queue from now on after the launch."""
+    def among(self, arrays: Iterable[Array]) -> contextlib.AbstractContextManager[None]:
+        """Orders what is queued in a ``with`` block after what others have queued on the arrays, and what
+        they queue afterwards after it, also if it fails on the way.
+        """
+        return contextlib.nullcontext()
 
     # What follows.
 

@@ -129,15 +129,14 @@ def execute(backend: GpuBackend, kernel: Kernel, args: tuple[Any, ...]) -> int |
 
     call = resolve(backend, kernel, args)
     program, arrays = call.program, call.arrays
-    joined = backend.join(arrays)
-    output = print_buffer(backend) if program.prints else None
-    slots = call.slots(() if output is None else (output.address,))
-    used = call.args if output is None else [*call.args, output]
-    with running(kernel, backend):
-        if call.total:
-            program.launch(slots, call.grid, used)
-    result = None if program.result_dtype is None else _result(backend, program, slots, used)
-    backend.part(joined)
+    with backend.among(arrays):
+        output = print_buffer(backend) if program.prints else None
+        slots = call.slots(() if output is None else (output.address,))
+        used = call.args if output is None else [*call.args, output]
+        with running(kernel, backend):
+            if call.total:
+                program.launch(slots, call.grid, used)
+        result = None if program.result_dtype is None else _result(backend, program, slots, used)
     if output is not None:
         sys.stdout.write(printed(program, output))
     if any(array._buffer.is_foreign for array in arrays):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import subprocess
@@ -141,15 +142,8 @@ class ZeBackend(GpuBackend):
 
     # Launches.
 
-    def join(self, arrays: Iterable[Array]) -> set[Queue]:
-        others = {cast("ZeBuffer", array._buffer).queue for array in arrays} - {self.queue}
-        for other in others:
-            other.wait()
-        return others
-
-    def part(self, joined: set[Queue]) -> None:
-        if joined:
-            self.queue.wait()
+    def among(self, arrays: Iterable[Array]) -> contextlib.AbstractContextManager[None]:
+        return self.queue.among({cast("ZeBuffer", array._buffer).queue for array in arrays})
 
     def stamp(self) -> Any:
         return self.queue.record(timed=True)

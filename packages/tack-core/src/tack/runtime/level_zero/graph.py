@@ -42,10 +42,9 @@ def graph(backend: ZeBackend, steps: Sequence[Step]) -> Callable[[], None]:
     arrays = list({id(array._buffer): array for step in steps for array in step.arrays}.values())
 
     def run() -> None:
-        joined = backend.join(arrays)
-        for work in works:
-            work()
-        backend.part(joined)
+        with backend.among(arrays):
+            for work in works:
+                work()
         if any(array._buffer.is_foreign for array in arrays):
             backend.synchronize()
 

@@ -123,16 +123,13 @@ class ZeBuffer(Buffer):
             return
         assert isinstance(source, ZeBuffer)
         queue, to, of = self.queue, self.address + offset, source.address + source_offset
-        if source.queue is not queue:
-            source.queue.wait()
-        if to < of + nbytes and of < to + nbytes and to != of:
-            between = new_buffer(queue, nbytes)
-            queue.append("MemoryCopy", between.address, of, nbytes)
-            queue.append("MemoryCopy", to, between.address, nbytes)
-        elif to != of:
-            queue.append("MemoryCopy", to, of, nbytes)
-        if source.queue is not queue:
-            queue.wait()
+        with queue.among((source.queue,)):
+            if to < of + nbytes and of < to + nbytes and to != of:
+                between = new_buffer(queue, nbytes)
+                queue.append("MemoryCopy", between.address, of, nbytes)
+                queue.append("MemoryCopy", to, between.address, nbytes)
+            elif to != of:
+                queue.append("MemoryCopy", to, of, nbytes)
         self._settle()
         source._settle()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -134,6 +135,20 @@ class Queue:
     def _is_done(self) -> bool:
         """Whether it is known that nothing is queued."""
         return self._appended == self._done and self._is_ordered
+
+    @contextlib.contextmanager
+    def among(self, queues: Iterable[Queue]) -> Iterator[None]:
+        """What is queued in the block runs after what other queues were given before it, and before what
+        they are given after it, also if it fails on the way. The host waits.
+        """
+        others = [queue for queue in queues if queue is not self]
+        for other in others:
+            other.wait()
+        try:
+            yield
+        finally:
+            if others:
+                self.wait()
 
     def wait_for(self, event: Event) -> None:
         """Waits for an event that has been recorded."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
@@ -106,18 +107,13 @@ class StreamBackend(GpuBackend):
 
     # Launches.
 
-    def join(self, arrays: Iterable[Array]) -> set[Queue]:
+    @contextlib.contextmanager
+    def among(self, arrays: Iterable[Array]) -> Iterator[None]:
         buffers = [cast("DeviceBuffer", array._buffer) for array in arrays]
-        others = {buffer.queue for buffer in buffers} - {self.queue}
-        for other in others:
-            self.queue.follow(other)
-        if any(buffer.is_foreign for buffer in buffers):
-            self.queue.follow_default()
-        return others
-
-    def part(self, joined: set[Queue]) -> None:
-        for other in joined:
-            other.follow(self.queue)
+        with self.queue.among({buffer.queue for buffer in buffers} - {self.queue}):
+            if any(buffer.is_foreign for buffer in buffers):
+                self.queue.follow_default()
+            yield
 
     def native_plan(self, kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan | None:
         from tack.runtime.streams.program import native_plan

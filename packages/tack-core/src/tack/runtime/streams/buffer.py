@@ -105,8 +105,11 @@ class Pool:
             self.context.release(queue.driver.MemFree, address)  # which waits for the device
         else:
             if is_shared:
-                with contextlib.suppress(RuntimeError):
+                try:
                     queue.follow_default()
+                except RuntimeError:
+                    default = queue.driver.stream_at(queue.driver.default_stream)
+                    self.context.release(queue.driver.StreamSynchronize, default)
             self.context.release(queue.driver.MemFreeAsync, address, queue.stream)
 
 
@@ -161,20 +164,21 @@ class DeviceBuffer(Buffer):
         assert isinstance(source, DeviceBuffer)
         queue, other = self.queue, source.queue
         to, of = self.address + offset, source.address + source_offset
-        queue.follow(other)
-        self._join()
-        source._join(queue)
-        if queue.context.ordinal != other.context.ordinal:
-            self.pool.open_to(other.context)
-            source.pool.open_to(queue.context)
-            with queue.entered():
-                peers = queue.context.peer, other.context.peer
-                queue.check(queue.driver.MemcpyPeerAsync(to, peers[0], of, peers[1], nbytes, queue.stream))
-        elif to < of + nbytes and of < to + nbytes and to != of:
-            self._copy_overlapping(to, of, nbytes)
-        else:
-            _copy_within(queue, to, of, nbytes)
-        other.follow(queue)
+        with queue.among((other,)):
+            self._join()
+            source._join(queue)
+            if queue.context.ordinal != other.context.ordinal:
+                self.pool.open_to(other.context)
+                source.pool.open_to(queue.context)
+                with queue.entered():
+                    peers = queue.context.peer, other.context.peer
+                    queue.check(
+                        queue.driver.MemcpyPeerAsync(to, peers[0], of, peers[1], nbytes, queue.stream)
+                    )
+            elif to < of + nbytes and of < to + nbytes and to != of:
+                self._copy_overlapping(to, of, nbytes)
+            else:
+                _copy_within(queue, to, of, nbytes)
         self._settle()
         source._settle()
 

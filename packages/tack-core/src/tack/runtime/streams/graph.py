@@ -106,16 +106,13 @@ def graph(backend: StreamBackend, steps: Sequence[Step]) -> Callable[[], None]:
     others = {buffer.queue for buffer in buffers} - {queue}
 
     def run() -> None:
-        for other in others:
-            queue.follow(other)
         is_shared = any(buffer.is_foreign for buffer in buffers)
-        if is_shared:
-            queue.follow_default()
-        for program in programs:
-            program.note_launch()
-        executable.launch()
-        for other in others:
-            other.follow(queue)
+        with queue.among(others):
+            if is_shared:
+                queue.follow_default()
+            for program in programs:
+                program.note_launch()
+            executable.launch()
         if is_shared:
             queue.wait()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -78,7 +78,7 @@ class Queue:
         if self._borrowed is None:
             self.context.release(self.driver.StreamDestroy, self.stream)
 
-    def entered(self) -> AbstractContextManager[None]:
+    def entered(self) -> contextlib.AbstractContextManager[None]:
         """Makes the context current, for a ``with`` block.
 
         Raises:
@@ -154,10 +154,27 @@ class Queue:
 
     def follow(self, other: Queue) -> None:
         """What is queued from now on runs after what ``other`` was given until now."""
-        if other is not self and (other.address != self.address or other.context is not self.context):
+        if other is self or (other.address == self.address and other.context is self.context):
+            return
+        try:
             event = other.record()
             with self.entered():
                 self.check(self.driver.StreamWaitEvent(self.stream, event.handle, 0))
+        except RuntimeError:  # without order memory would go while it is used, so here the host waits
+            other.wait()
+
+    @contextlib.contextmanager
+    def among(self, others: Iterable[Queue]) -> Iterator[None]:
+        """What is queued in the block runs after what the others were given before it, and before what they
+        are given after it, also if it fails on the way.
+        """
+        for other in others:
+            self.follow(other)
+        try:
+            yield
+        finally:
+            for other in others:
+                other.follow(self)
 
     def lead(self, stream: int) -> None:
         """What is queued on a foreign stream from now on runs after what is queued here by now."""
