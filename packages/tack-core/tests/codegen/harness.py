@@ -40,8 +40,11 @@ def slot_value(slot: int, dtype: DType) -> int | float:
 
 def loaded(compiled: bytes) -> code.Code:
     """An object file in memory, as an image where there are images."""
-    linked = link(compiled) if code.loads_images() else None
-    return code.load(compiled, None) if linked is None else code.load(*linked)
+    if not code.loads_images():
+        return code.load(compiled, None)
+    linked = link(compiled)
+    assert linked is not None
+    return code.load(*linked)
 
 
 class Compiled:

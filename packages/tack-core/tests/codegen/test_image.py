@@ -78,7 +78,8 @@ def test_an_image_and_llvm_load_the_same_code() -> None:
     linked = image.link(data)
     assert linked is not None
     assert linked[1]["imports"], "it calls no function, and so shows nothing of slots"
-    for loaded in (code.load(data, None), code.load(*linked)):
+    far = jit.compile_object(generate(parse(CALLS)), far=True)
+    for loaded in (code.load(far, None), code.load(*linked)):
         compiled = Compiled.__new__(Compiled)
         compiled.kernel, compiled.code = parse(CALLS), loaded
         y = np.zeros_like(x)

@@ -24,6 +24,11 @@ SCALE = """kernel scale(x: f64[]) {
   }
 }"""
 
+LARGE = SCALE.replace(
+    "    x[%i] = mul(x[%i], FACTOR:f64)",
+    "\n".join(f"    x[%i] = add(call.sin(x[%i]), {k}.0:f64)" for k in range(300)),
+)
+
 
 def scale(factor: float) -> str:
     return SCALE.replace("FACTOR", repr(float(factor)))
@@ -46,7 +51,7 @@ def run_program(*args: str, timeout: int = 200) -> str:
 
 
 def test_one_object_loads_any_number_of_times() -> None:
-    data = jit.compile_object(generate(parse(scale(3))))
+    data = jit.compile_object(generate(parse(scale(3))), far=True)
     assert isinstance(data, bytes)
     codes = [jit.load_object(data) for _ in range(3)]
     assert len({code.address("launch") for code in codes}) == 3
@@ -57,7 +62,7 @@ def test_the_same_kernel_gives_the_same_object() -> None:
 
 
 def test_unknown_names() -> None:
-    code = jit.load_object(jit.compile_object(generate(parse(scale(3)))))
+    code = jit.load_object(jit.compile_object(generate(parse(scale(3))), far=True))
     with pytest.raises(KeyError, match="result"):
         code.address("result")
 
@@ -93,9 +98,7 @@ assert found == [sum(10.0 * (k + turn) for turn in range(5)) for k in range(8)],
 
 
 def test_a_large_kernel_loads_in_a_thread_with_a_small_stack() -> None:
-    body = "\n".join(f"    x[%i] = add(call.sin(x[%i]), {k}.0:f64)" for k in range(300))
-    text = SCALE.replace("    x[%i] = mul(x[%i], FACTOR:f64)", body)
-    data = jit.compile_object(generate(parse(text)))
+    data = jit.compile_object(generate(parse(LARGE)), far=True)
     loaded: list[jit.Code] = []
     before = threading.stack_size(256 * 1024)
     try:
@@ -105,6 +108,32 @@ def test_a_large_kernel_loads_in_a_thread_with_a_small_stack() -> None:
         threading.stack_size(before)
     thread.join()
     assert loaded[0].address("launch")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="maps memory as Linux does")
+def test_code_and_constants_may_be_far_apart() -> None:
+    """As after large arrays were allocated: above them are holes for small sections, and none for large."""
+    program = """
+import ctypes, mmap
+from codegen.test_jit import LARGE, generate, jit, parse
+
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long
+libc.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
+
+def mapped(size):
+    return libc.mmap(None, size, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)  # nobody may touch it
+
+data = jit.compile_object(generate(parse(LARGE)), far=True)
+blocks = [mapped(1 << 16) for _ in range(200)]
+mapped(6 << 30)
+for block in blocks[::2]:
+    assert libc.munmap(block, 1 << 16) == 0
+codes = [jit.load_object(data) for _ in range(50)]
+print(all(code.address("launch") for code in codes))
+"""
+    assert run_program("-c", program) == "True\n"
 
 
 def test_dropped_code_gives_its_memory_back() -> None:
@@ -119,7 +148,8 @@ def resident():
 
 text = SCALE.replace("x[%i]", "x[0:i64]")
 for k in range(501):
-    code = jit.load_object(jit.compile_object(generate(parse(text.replace("FACTOR", f"{k}.5")))))
+    data = jit.compile_object(generate(parse(text.replace("FACTOR", f"{k}.5"))), far=True)
+    code = jit.load_object(data)
     assert code.address("launch")
     if k == 100:
         after_100 = resident()

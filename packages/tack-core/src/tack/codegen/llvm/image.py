@@ -5,19 +5,15 @@ before it launches a kernel from the disk cache. An image is copied into memory 
 slot for the address of each function of the C library that it calls, which the loader fills in.
 
 This reads the objects that `jit` emits for x86-64 in the ELF format: small, position-independent code that
-holds no addresses. For anything else `link` gives None, and LLVM loads the object.
+holds no addresses. For anything else `link` gives None, and LLVM compiles what it can load.
 """
 
 from __future__ import annotations
 
-import os
 import struct
-import sys
 from typing import Any, NamedTuple
 
-__all__ = ["HAS_IMAGES", "link"]
-
-HAS_IMAGES = sys.platform == "linux" and os.uname().machine == "x86_64" and struct.calcsize("P") == 8
+__all__ = ["link"]
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from tack.runtime.cpu.code import CODEGEN, PASSES, TUNING
+from tack.runtime.cpu.code import CODEGEN, PASSES, TUNING, loads_images
 
 if TYPE_CHECKING:
     from tack.codegen.llvm import ir
@@ -94,11 +94,15 @@ class _Host:
             found = self._own.quick_machine = self._new_machine(0)
         return found
 
-    def _new_machine(self, level: int) -> Any:
-        from tack.codegen.llvm.image import HAS_IMAGES
+    @property
+    def far_machine(self) -> Any:
+        """What emits code for `load_object`, which is seldom needed."""
+        return self._new_machine(CODEGEN, far=True)
 
-        # What an image needs; MCJIT's default, the large model, loads each constant's address besides.
-        model = {"reloc": "pic", "codemodel": "small"} if HAS_IMAGES else {"jit": True}
+    def _new_machine(self, level: int, *, far: bool = False) -> Any:
+        # Images are small code. MCJIT may put constants more than 2 GiB from the code, and of small code it
+        # then ends the process. Its default, the large model, loads each constant's address.
+        model = {"jit": True} if far or not loads_images() else {"reloc": "pic", "codemodel": "small"}
         return self.target.create_target_machine(cpu=self.cpu, features=self.features, opt=level, **model)
 
     @cached_property
@@ -193,12 +197,15 @@ def _link_math(parsed: Any, context: Any, builder: Any, text: str) -> None:
     _run(passes, parsed, builder)
 
 
-def compile_object(module: Module) -> bytes:
-    """The object file of ``module``, optimized for this machine."""
+def compile_object(module: Module, *, far: bool = False) -> bytes:
+    """The object file of ``module``, optimized for this machine.
+
+    It becomes an image, or, with ``far`` and where there are no images, is for `load_object`.
+    """
     from tack.stages import stage
 
     with _optimized(module) as optimized, stage("emit"):
-        return _emitted(optimized, _host().machine)
+        return _emitted(optimized, _host().far_machine if far else _host().machine)
 
 
 def compile_quickly(text: str) -> bytes:
@@ -252,7 +259,7 @@ def _emitted(module: Any, machine: Any) -> bytes:
 def load_object(data: bytes) -> Code:
     """Links an object file into memory.
 
-    LLVM trusts its input: ``data`` must be what `compile_object` made, as a digest can tell.
+    LLVM trusts its input: ``data`` must be what `compile_object` made for this, as a digest can tell.
     """
     from llvmlite import binding
 

@@ -135,7 +135,7 @@ def build(kernel: ir.Kernel, disjoint: bool, streaming: bool = False) -> Program
 
     with _failing(kernel):
         about, text = _generated(kernel, disjoint, streaming)
-        return _program(about, compile_object(text), _checks(kernel))
+        return _program(about, text, compile_object(text), _checks(kernel))
 
 
 def build_quickly(kernel: ir.Kernel, disjoint: bool) -> Program:
@@ -151,12 +151,12 @@ def build_quickly(kernel: ir.Kernel, disjoint: bool) -> Program:
         return build(kernel, disjoint)
     with _failing(kernel):
         about, text = _generated(kernel, disjoint, False)
-        program = _program(about, compile_quickly(text), ())
+        program = _program(about, text, compile_quickly(text), ())
     program.artifact = None
 
     def optimized() -> Program:
         with _failing(kernel):
-            return _program(about, compile_object(text), ())
+            return _program(about, text, compile_object(text), ())
 
     program.upgrade = Upgrade(program, kernel, optimized)
     return program
@@ -185,15 +185,19 @@ def _failing(kernel: ir.Kernel) -> Iterator[None]:
         raise RuntimeError(f"Kernel '{kernel.name}' failed on CPU: {error}") from error
 
 
-def _program(about: dict[str, Any], compiled: bytes, checks: Sequence[Any]) -> Program:
+def _program(about: dict[str, Any], text: str, compiled: bytes, checks: Sequence[Any]) -> Program:
+    """The program of an object file, which was compiled from ``text``."""
     from tack.codegen.llvm.image import link
+    from tack.codegen.llvm.jit import compile_object
     from tack.stages import stage
 
-    with stage("link"):
-        linked = link(compiled) if loads_images() else None
-        if linked is not None:
-            with contextlib.suppress(LookupError):  # it may call what only LLVM has
+    if loads_images():
+        with stage("link"), contextlib.suppress(LookupError):  # it may call what only LLVM has
+            linked = link(compiled)
+            if linked is not None:
                 return Program({**about, "image": linked[1]}, linked[0], checks)
+        compiled = compile_object(text, far=True)
+    with stage("link"):
         return Program({**about, "image": None}, compiled, checks)
 
 
