@@ -15,7 +15,8 @@ import tack
 from algorithms.inputs import BLOCK, DTYPES, SIZES, any_values, equal, finite_values, orders
 from tack import DType, algorithms, f32, i32, i64, u64
 
-SORT_SIZES = [0, 1, 2, 255, 257, 2047, (1 << 13) + 1, (1 << 15) - 1, (1 << 15) + 1, 70_001]
+SORT_SIZES = [0, 1, 2, 255, 257, 2047, (1 << 13) + 1, (1 << 14) - 1, 1 << 14, (1 << 14) + 1, 70_001]
+SORT_SIZES += [(1 << 15) + k for k in (-1, 0, 1)]
 SORT_SIZES += [tile + k for tile in (15 * 256, 21 * 256, 31 * 256) for k in (-1, 0, 1)]
 
 

@@ -104,7 +104,7 @@ class TestFilled:
         assert full(2, 3).dtype is f32
         assert full(2, 3, "int16").dtype is i16
 
-    @pytest.mark.parametrize("size", [2**16 - 1, 2**16, 2**16 + 1, 2**20 + 3])
+    @pytest.mark.parametrize("size", [2**18 - 1, 2**18, 2**18 + 1, 2**21 + 3])
     @pytest.mark.parametrize("dtype", ALL_DTYPES, ids=str)
     def test_large_fills(self, size: int, dtype: DType) -> None:
         value = -3.5 if dtype.is_float else dtype.max - 1
@@ -117,7 +117,7 @@ class TestFilled:
     @pytest.mark.parametrize("bits", [0x7FC00000, 0xFFC00001, 0x80000000])
     def test_large_fills_keep_the_sign_of_zero_and_nan(self, bits: int) -> None:
         value = np.uint32(bits).view(np.float32)
-        assert (full(2**18, value).numpy().view(np.uint32) >> 31 == bits >> 31).all()
+        assert (full(2**19, value).numpy().view(np.uint32) >> 31 == bits >> 31).all()
 
     def test_like(self) -> None:
         arr = full((2, 3), 5, i16)

@@ -9,7 +9,7 @@ import pytest
 
 import tack
 from tack.codegen.llvm import jit
-from tack.runtime.cpu import launch
+from tack.runtime.cpu import kernels, launch
 from tack.runtime.cpu import program as programs_of_cpu
 from tack.runtime.dispatch import default_backend
 
@@ -23,6 +23,7 @@ LARGE = 1 << 16  # bytes, in these tests
 @pytest.fixture(autouse=True)
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs_of_cpu, "large_write", lambda: LARGE)
+    monkeypatch.setattr(kernels, "MIN_FILL", LARGE)
 
 
 def make_scale() -> tack.Kernel:

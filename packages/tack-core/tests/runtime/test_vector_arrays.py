@@ -212,9 +212,9 @@ class TestCreation:
 
     @pytest.mark.parametrize("element", [3.5, [1, 2, 3], [math.nan, -0.0, math.inf], [0, 0, 1], -0.0])
     def test_large_fills(self, element: Any) -> None:
-        arr = zeros(50_002, dvec3)
-        arr[1:50_001].fill(element)
-        want = np.zeros((50_002, 3))
+        arr = zeros(100_002, dvec3)
+        arr[1:100_001].fill(element)
+        want = np.zeros((100_002, 3))
         want[1:-1] = element
         identical(arr.numpy(), want)
 

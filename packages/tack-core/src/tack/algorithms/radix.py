@@ -14,7 +14,10 @@ import tack
 from tack.dtypes import DType, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from tack.lang.kernel import Func, Kernel
 
-__all__ = ["DIGITS", "SIGNED", "UNSIGNED", "chunk_size", "count_kernel", "move_kernel", "ordered_key"]
+__all__ = [
+    *("DIGITS", "SIGNED", "UNSIGNED", "chunk_kernel", "chunk_size", "count_kernel", "move_kernel"),
+    "ordered_key",
+]
 
 DIGITS = tack.constant(256)
 
@@ -176,6 +179,80 @@ def _stage_pairs(dtype: DType, value_dtype: DType, chunk_size: int) -> Kernel:
             _write_runs(out_values, staged_values, place, places, chunk, chunks)
 
     return stage_pairs
+
+
+@cache
+def chunk_kernel(dtype: DType, with_values: bool) -> Kernel:
+    """Sorts a single chunk of keys, and values with them, by one iteration: all passes in one launch."""
+    passes = tack.constant(dtype.itemsize)
+    bins = tack.constant(dtype.itemsize * int(DIGITS))
+    digit = _digit(dtype)
+
+    @tack.func
+    def find_starts(place: Any, keys: Any, n: Any, descending: Any) -> None:
+        for d in range(bins):
+            place[d] = 0
+        for j in range(n):
+            for number in range(passes):
+                place[number * DIGITS + digit(keys[j], 8 * number, descending)] += 1
+        for number in range(passes):
+            total = 0
+            for d in range(DIGITS):
+                count = place[number * DIGITS + d]
+                place[number * DIGITS + d] = total
+                total += count
+
+    @tack.func
+    def move_keys(keys: Any, out: Any, place: Any, n: Any, number: Any, descending: Any) -> None:
+        for j in range(n):
+            key = keys[j]
+            bin = number * DIGITS + digit(key, 8 * number, descending)
+            out[place[bin]] = key
+            place[bin] += 1
+
+    @tack.func
+    def move_pairs(
+        keys: Any, values: Any, out: Any, out_values: Any, place: Any, n: Any, number: Any, descending: Any
+    ) -> None:
+        for j in range(n):
+            key = keys[j]
+            bin = number * DIGITS + digit(key, 8 * number, descending)
+            out[place[bin]] = key
+            out_values[place[bin]] = values[j]
+            place[bin] += 1
+
+    @tack.kernel
+    def sort_keys(keys: Any, out: Any, spare: Any, n: Any, descending: Any) -> None:
+        for _ in range(1):
+            place = tack.local_array(bins, i32)
+            find_starts(place, keys, n, descending)
+            if passes == 1:
+                move_keys(keys, out, place, n, 0, descending)
+            else:
+                move_keys(keys, spare, place, n, 0, descending)
+                for k in range(1, passes - 1, 2):
+                    move_keys(spare, out, place, n, k, descending)
+                    move_keys(out, spare, place, n, k + 1, descending)
+                move_keys(spare, out, place, n, passes - 1, descending)
+
+    @tack.kernel
+    def sort_pairs(
+        keys: Any, values: Any, out: Any, out_values: Any, spare: Any, spare_values: Any,
+        n: Any, descending: Any,
+    ) -> None:  # fmt: skip
+        for _ in range(1):
+            place = tack.local_array(bins, i32)
+            find_starts(place, keys, n, descending)
+            if passes == 1:
+                move_pairs(keys, values, out, out_values, place, n, 0, descending)
+            else:
+                move_pairs(keys, values, spare, spare_values, place, n, 0, descending)
+                for k in range(1, passes - 1, 2):
+                    move_pairs(spare, spare_values, out, out_values, place, n, k, descending)
+                    move_pairs(out, out_values, spare, spare_values, place, n, k + 1, descending)
+                move_pairs(spare, spare_values, out, out_values, place, n, passes - 1, descending)
+
+    return sort_pairs if with_values else sort_keys
 
 
 def _digit(dtype: DType) -> Func:

@@ -89,10 +89,15 @@ def segmented_reduce(
 def reduce_segments(x: tack.Array, offsets: tack.Array, out: tack.Array, op: str) -> None:
     """Reduce the segments of 1-D ``x`` into ``out``."""
     wide = accumulator(x, op)
-    running = tack.empty(x.size, wide, device=x.device)
-    _scan(x, _heads(offsets, x), running, op, _INCLUSIVE)
     start = tack.full(1, identity(op, wide), wide, device=x.device)
-    _segment_ends(running, offsets, start, out, x.size, offsets.size - 1)
+    rest = (offsets, start, out, x.size, offsets.size - 1)
+    if x._backend.prefers_workgroups:
+        running = tack.empty(x.size, wide, device=x.device)
+        _scan(x, _heads(offsets, x), running, op, _INCLUSIVE)
+        _segment_ends(running, *rest)
+    else:
+        carries = _carries(x, _heads(offsets, x), op) if x.size else start
+        _segment_totals(op, wide.is_float)(x, carries, *rest)
 
 
 def _offsets(function: str, offsets: Any, x: tack.Array) -> tack.Array:
@@ -113,31 +118,36 @@ def _heads(offsets: tack.Array, x: tack.Array) -> tack.Array:
 
 
 def _scan(x: tack.Array, heads: tack.Array, out: tack.Array, op: str, mode: int) -> None:
-    """Scan ``x`` into ``out``, starting anew where ``heads`` is not 0.
-
-    Blocks are combined by the same scan: a block's total is that since its last head, and it is a head if it
-    has one. What stands before a block is then the running total before its own head counts.
-    """
+    """Scan ``x`` into ``out``, starting anew where ``heads`` is not 0."""
     if not x.size:
         return
     if x._backend.prefers_workgroups:
         scan_tiles(x, out, x.size, op, mode == _EXCLUSIVE, heads)
         return
+    wide = accumulator(x, op)
+    start = tack.full(1, identity(op, wide), wide, device=x.device)
+    carries = _carries(x, heads, op)
+    _block_scans(op, wide.is_float)(x, heads, out, carries, start, x.size, carries.size, mode)
+
+
+def _carries(x: tack.Array, heads: tack.Array, op: str) -> tack.Array:
+    """What each block begins with, unless its first element is a head: the total since the last head.
+
+    Blocks are combined by a scan: a block's total is that since its last head, and it is a head if it has
+    one. What stands before a block is then the running total before its own head counts.
+    """
     blocks = block_count(x.size)
     wide = accumulator(x, op)
     carries = tack.full(blocks, identity(op, wide), wide, device=x.device)
-    start = tack.full(1, identity(op, wide), wide, device=x.device)
-    totals, rows = _kernels(op, wide.is_float)
     if blocks > 1:
         flags = tack.empty(blocks, u8, device=x.device)
-        totals(x, heads, carries, flags, x.size, blocks)
+        _block_totals(op, wide.is_float)(x, heads, carries, flags, x.size, blocks)
         _scan(carries, flags, carries, op, _CARRIES)
-    rows(x, heads, out, carries, start, x.size, blocks, mode)
+    return carries
 
 
 @cache
-def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
-    """The kernels of one operation: totals of blocks, and scans of blocks."""
+def _block_totals(op: str, is_float: bool) -> Kernel:
     combine = combiner(op, is_float)
 
     @tack.kernel
@@ -154,6 +164,13 @@ def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
                 total = combine(total, x[first + j])
             totals[block] = total
             flags[block] = flag
+
+    return segment_totals
+
+
+@cache
+def _block_scans(op: str, is_float: bool) -> Kernel:
+    combine = combiner(op, is_float)
 
     @tack.kernel
     def segment_scans(
@@ -172,7 +189,32 @@ def _kernels(op: str, is_float: bool) -> tuple[Kernel, Kernel]:
                 total = combine(total, x[i])
                 out[i] = total if mode == 0 else before
 
-    return segment_totals, segment_scans
+    return segment_scans
+
+
+@cache
+def _segment_totals(op: str, is_float: bool) -> Kernel:
+    """Reduces segments: of each the elements in its last block, from what the block begins with."""
+    combine = combiner(op, is_float)
+
+    @tack.kernel
+    def reduce_segments(
+        x: Any, carries: Any, offsets: Any, start: Any, out: Any, n: Any, segments: Any
+    ) -> None:
+        for s in range(segments):
+            first = i64(offsets[s])
+            end = min(i64(offsets[s + 1]), n)
+            total = start[0]
+            if first >= 0 and first < end:
+                block = (end - 1) // BLOCK
+                if first < block * BLOCK:
+                    first = block * BLOCK
+                    total = carries[block]
+                for j in range(first, end):
+                    total = combine(total, x[j])
+            out[s] = total
+
+    return reduce_segments
 
 
 @tack.kernel

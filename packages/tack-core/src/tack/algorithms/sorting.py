@@ -12,7 +12,7 @@ import tack
 from tack.algorithms.common import apart, as_array, index_dtype, prefix, result_array, same_device
 from tack.algorithms.groups.sort import RadixSort
 from tack.algorithms.indexing import gather
-from tack.algorithms.radix import DIGITS, chunk_size, count_kernel, move_kernel
+from tack.algorithms.radix import DIGITS, chunk_kernel, chunk_size, count_kernel, move_kernel
 from tack.algorithms.scans import scan
 from tack.dtypes import DType
 
@@ -95,6 +95,11 @@ def _sort(arrays: list[tack.Array], outs: list[tack.Array], n: int, descending: 
     else:
         spares = [tack.empty(n, a.dtype, device=keys.device) for a in arrays]
     value_dtype = arrays[1].scalar if len(arrays) > 1 else None
+    fast = keys._backend.iteration_cache
+    if fast and n <= chunk_size(sum(a.itemsize for a in arrays), fast):
+        kernel = chunk_kernel(keys.scalar, value_dtype is not None)
+        kernel(*arrays, *outs, *spares, n, int(bool(descending)))
+        return
     method = RadixSort if keys._backend.prefers_workgroups else ChunkedSort
     sorting = method(keys, value_dtype, n, descending)
     for number in range(passes):

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_FILL", "can_compile", "fill", "reduce"]
 
-MIN_FILL = 1 << 18  # bytes; below, starting threads costs more than they save
-MIN_REDUCE = 1 << 16  # elements; below, NumPy is as fast
+MIN_FILL = 1 << 21  # bytes; below, starting threads costs more than they save
+MIN_SUM = 1 << 16  # elements; below, NumPy is as fast
+MIN_EXTREMES = 1 << 19
 PART = constant(1024)  # elements that a block has in each quarter
 BLOCK = 4 * int(PART)
 LANES = constant(4)  # independent sums in each quarter, enough to fill the vector units
@@ -58,7 +59,8 @@ def fill(backend: CpuBackend, array: Array, value: np.generic) -> None:
 
 def reduce(array: Array, op: str) -> Number:
     """``tack.runtime.reductions.reduce`` for the CPU."""
-    if array.size < MIN_REDUCE or not can_compile():
+    least = MIN_EXTREMES if op in ("min", "max") else MIN_SUM
+    if array.size < least or not can_compile():
         return reduce_host(array.host_values().reshape(-1), op)
     if array.ndim > 1:
         array = array.ravel()
