@@ -29,10 +29,11 @@ def test_sorts_are_stable(dtype: DType, size: int) -> None:
         equal(algorithms.argsort(values), order.astype(np.int32))
 
 
+@pytest.mark.parametrize("size", [5000, 70_000])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_descending(dtype: DType) -> None:
+def test_descending(dtype: DType, size: int) -> None:
     """Stable in the same way, and NaNs are last again."""
-    values = any_values(dtype, 5000)
+    values = any_values(dtype, size)
     values[::3] = values[0]
     nan = np.flatnonzero(values != values)
     numbers = np.flatnonzero(values == values)
@@ -72,18 +73,41 @@ def test_vectors_go_with_their_keys() -> None:
     np.testing.assert_array_equal(moved, points[np.argsort(keys, kind="stable")])
 
 
+@pytest.mark.parametrize("n", [9000, 90_000])
 @pytest.mark.parametrize("dtype", [tack.u8, i32], ids=str)
-def test_sorting_in_place_and_prefixes(dtype: DType) -> None:
-    values = any_values(dtype, 10_000)
-    expected = np.concatenate([np.sort(values[:9000]), values[9000:]])
+def test_sorting_in_place_and_prefixes(dtype: DType, n: int) -> None:
+    values = any_values(dtype, n + 1000)
+    expected = np.concatenate([np.sort(values[:n]), values[n:]])
     arr = tack.asarray(values.copy())
-    algorithms.sort(arr, n=9000, out=arr)
+    algorithms.sort(arr, n=n, out=arr)
     equal(arr, expected)
-    keys, numbers = tack.asarray(values.copy()), tack.arange(10_000)
-    algorithms.sort_by_key(keys, numbers, n=9000, out=(keys, numbers))
+    keys, numbers = tack.asarray(values.copy()), tack.arange(n + 1000)
+    algorithms.sort_by_key(keys, numbers, n=n, out=(keys, numbers))
     equal(keys, expected)
-    equal(numbers[:9000], np.argsort(values[:9000], kind="stable").astype(np.int32))
-    assert numbers[9000] == 9000
+    equal(numbers[:n], np.argsort(values[:n], kind="stable").astype(np.int32))
+    assert numbers[n] == n
+
+
+@pytest.mark.parametrize("size", [1000, 70_000])
+@pytest.mark.parametrize("bits", [0, 0x80, 0x1000, 0xFF00FF, 0x3F3F3F3F, 0xF0F00F0F0F, 1 << 63])
+@pytest.mark.parametrize("dtype", [i32, i64, u64, f32, tack.f64], ids=str)
+def test_keys_that_differ_in_some_digits(dtype: DType, bits: int, size: int) -> None:
+    """Any number of passes is left, in whose memory results are that overlap arguments in any way."""
+    word = np.dtype(f"u{dtype.itemsize}")
+    rng = np.random.default_rng(bits % 1000)
+    random = rng.integers(0, 1 << 63, size, np.uint64, endpoint=True) * np.uint64(2) | np.uint64(1)
+    keys = (random & np.uint64(bits) | np.uint64(0x4000_0000_4000_0000)).astype(word).view(dtype.numpy)
+    for descending in (False, True):
+        order = np.argsort(keys, kind="stable")
+        if descending:
+            order = np.argsort(-np.unique(keys, return_inverse=True)[1], kind="stable")
+        equal(algorithms.sort(keys, descending=descending), keys[order])
+        equal(algorithms.argsort(keys, descending=descending), order.astype(np.int32))
+        one, other = tack.asarray(keys.copy()), tack.arange(size, dtype=dtype)
+        numbers = other.numpy().copy()
+        algorithms.sort_by_key(one, other, descending=descending, out=(other, one))
+        equal(other, keys[order])
+        equal(one, numbers[order])
 
 
 # --- runs -------------------------------------------------------------------------------------

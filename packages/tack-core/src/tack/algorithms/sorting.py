@@ -8,11 +8,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import tack
-from tack.algorithms.common import apart, as_array, index_dtype, prefix, result_array, same_device
+from tack.algorithms.common import (
+    apart,
+    as_array,
+    block_count,
+    index_dtype,
+    prefix,
+    result_array,
+    same_device,
+)
 from tack.algorithms.groups.sort import RadixSort
 from tack.algorithms.indexing import gather
-from tack.algorithms.radix import DIGITS, chunk_kernel, chunk_size, count_kernel, move_kernel
+from tack.algorithms.radix import (
+    DIGITS,
+    UNSIGNED,
+    bits_kernel,
+    chunk_kernel,
+    chunk_size,
+    count_kernel,
+    move_kernel,
+)
 from tack.algorithms.scans import scan
 from tack.dtypes import DType
 
@@ -88,28 +106,45 @@ def _sort(arrays: list[tack.Array], outs: list[tack.Array], n: int, descending: 
     """Sort the first ``n`` keys, and values if given, into ``outs``, which may be the same arrays."""
     if n == 0:
         return
-    keys, passes = arrays[0], arrays[0].itemsize
-    if passes == 1:  # which cannot move elements in place
-        arrays = [apart(a, *outs) for a in arrays]
-        spares = outs
-    else:
-        spares = [tack.empty(n, a.dtype, device=keys.device) for a in arrays]
+    keys = arrays[0]
     value_dtype = arrays[1].scalar if len(arrays) > 1 else None
     fast = keys._backend.iteration_cache
-    if fast and n <= chunk_size(sum(a.itemsize for a in arrays), fast):
-        kernel = chunk_kernel(keys.scalar, value_dtype is not None)
+    length = chunk_size(sum(a.itemsize for a in arrays), fast)
+    if fast and n <= length:
+        arrays, spares = _room(arrays, outs, n, keys.itemsize)
+        kernel = chunk_kernel(keys.scalar, length, value_dtype is not None)
         kernel(*arrays, *outs, *spares, n, int(bool(descending)))
         return
     method = RadixSort if keys._backend.prefers_workgroups else ChunkedSort
     sorting = method(keys, value_dtype, n, descending)
-    for number in range(passes):
-        to = outs if (passes - number) % 2 else spares  # the last pass writes to outs
+    passes = sorting.digits
+    arrays, spares = _room(arrays, outs, n, len(passes))
+    if not passes:  # all keys are alike
+        for a, out in zip(arrays, outs, strict=True):
+            tack.copyto(out, a[:n])
+    for k, number in enumerate(passes):
+        to = outs if (len(passes) - k) % 2 else spares  # the last pass writes to outs
         sorting.move(arrays, to, number)
         arrays = to
 
 
+def _room(
+    arrays: list[tack.Array], outs: list[tack.Array], n: int, passes: int
+) -> tuple[list[tack.Array], list[tack.Array]]:
+    """Arrays to begin with, and spare ones: no pass moves elements to where it reads them."""
+    if passes % 2 or not passes:  # the first thing is to write to outs
+        arrays = [apart(a, *outs) for a in arrays]
+    if passes < 2:
+        return arrays, outs
+    return arrays, [tack.empty(n, a.dtype, device=a.device) for a in arrays]
+
+
 class ChunkedSort:
-    """The passes over ``n`` > 0 keys, and values with them if there are any, by iterations for chunks."""
+    """The passes over ``n`` > 0 keys, and values with them if there are any, by iterations for chunks.
+
+    Attributes:
+        digits: the numbers of those in which keys differ.
+    """
 
     def __init__(self, keys: tack.Array, value_dtype: DType | None, n: int, descending: bool) -> None:
         fast = keys._backend.iteration_cache
@@ -120,6 +155,16 @@ class ChunkedSort:
         self.places = tack.empty_like(self.counts)
         self.count = count_kernel(keys.scalar, length)
         self.kernel = move_kernel(keys.scalar, value_dtype, length, fast > 0)
+        bits = self._differing(keys)
+        self.digits = [k for k in range(keys.itemsize) if bits >> 8 * k & 255]
+
+    def _differing(self, keys: tack.Array) -> int:
+        """The bits of keys that are not alike in all of them."""
+        blocks = block_count(self.n)
+        unsigned = UNSIGNED[keys.scalar.bits]
+        union, common = (tack.empty(blocks, unsigned, device=keys.device) for _ in range(2))
+        bits_kernel(keys.scalar)(keys, union, common, self.n, blocks, self.descending)
+        return int(np.bitwise_or.reduce(union.host_values()) & ~np.bitwise_and.reduce(common.host_values()))
 
     def move(self, arrays: list[tack.Array], outs: list[tack.Array], number: int) -> None:
         """Sort ``arrays`` by the digit of a pass into ``outs``, which must not overlap them."""

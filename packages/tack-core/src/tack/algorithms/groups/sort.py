@@ -40,10 +40,15 @@ COUNTED, BATCH = tack.constant(64), tack.constant(8)
 
 
 class RadixSort:
-    """The passes over ``n`` > 0 keys, and values with them if there are any."""
+    """The passes over ``n`` > 0 keys, and values with them if there are any.
+
+    Attributes:
+        digits: the numbers of the passes.
+    """
 
     def __init__(self, keys: tack.Array, value_dtype: DType | None, n: int, descending: bool) -> None:
         self.n, self.descending = n, int(descending)
+        self.digits = range(keys.itemsize)
         self.dtype, self.values, self.device = keys.scalar, value_dtype, keys.device
         self.items = items_of_lane(keys.itemsize + (2 if value_dtype else 0), keys.device)
         self.tiles = tile_count(n, self.items)
