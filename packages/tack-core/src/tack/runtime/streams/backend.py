@@ -7,7 +7,7 @@ import ctypes
 import functools
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import numpy as np
@@ -107,13 +107,11 @@ class StreamBackend(GpuBackend):
 
     # Launches.
 
-    @contextlib.contextmanager
-    def among(self, arrays: Iterable[Array]) -> Iterator[None]:
+    def among(self, arrays: Iterable[Array]) -> contextlib.AbstractContextManager[None]:
         buffers = [cast("DeviceBuffer", array._buffer) for array in arrays]
-        with self.queue.among({buffer.queue for buffer in buffers} - {self.queue}):
-            if any(buffer.is_foreign for buffer in buffers):
-                self.queue.follow_default()
-            yield
+        if any(buffer.is_foreign for buffer in buffers):
+            self.queue.follow_default()
+        return self.queue.among({buffer.queue for buffer in buffers})
 
     def native_plan(self, kernel: Kernel, variant: Variant, args: Sequence[Any]) -> Plan | None:
         from tack.runtime.streams.program import native_plan

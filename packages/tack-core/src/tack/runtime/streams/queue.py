@@ -163,11 +163,15 @@ class Queue:
         except RuntimeError:  # without order memory would go while it is used, so here the host waits
             other.wait()
 
-    @contextlib.contextmanager
-    def among(self, others: Iterable[Queue]) -> Iterator[None]:
-        """What is queued in the block runs after what the others were given before it, and before what they
-        are given after it, also if it fails on the way.
+    def among(self, queues: Iterable[Queue]) -> contextlib.AbstractContextManager[None]:
+        """What is queued in the ``with`` block runs after what other queues were given before it, and before
+        what they are given after it, also if it fails on the way.
         """
+        others = [queue for queue in queues if queue is not self]
+        return self._between(others) if others else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _between(self, others: Iterable[Queue]) -> Iterator[None]:
         for other in others:
             self.follow(other)
         try:
