@@ -102,6 +102,30 @@ def test_what_is_dropped_is_freed(emulated: Loader) -> None:
     assert after["events"] <= before["events"] + 4
 
 
+def test_what_is_dropped_is_freed_although_an_event_never_happens(emulated: Loader, backend: Any) -> None:
+    x = tack.zeros(1000)
+    affine(x, x, 1.0, 1.0)
+    tack.sync()
+    emulated.fail_run()
+    with emulated.held():
+        affine(x, x, 1.0, 1.0)
+        tack.empty(1000)  # dropped behind a launch that loses the device
+    with pytest.raises(RuntimeError, match="DEVICE_LOST"):
+        tack.sync()
+    emulated.heal()
+    affine(x, x, 1.0, 1.0)
+    tack.sync()
+    before = emulated.alive()["device"]
+    for _ in range(1000):
+        affine(x, x, 1.0, 1.0)
+        tack.empty(1000)
+        if emulated.alive()["device"] <= before:
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("nothing was freed")
+
+
 def test_allocations_past_the_usual_limit(emulated: Loader) -> None:
     emulated.limit(largest=1 << 20)
     device = tack.device("level_zero:1", external_context=_context("level_zero:1"))

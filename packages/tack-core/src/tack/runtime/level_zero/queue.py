@@ -228,7 +228,7 @@ class Queue:
     def _look(self) -> None:
         """Sees how far the device is, by one event at a time."""
         try:
-            if self._mark is None:
+            if self._mark is None or self._mark[0] <= self._done:  # whoever waited knows more
                 event = self.record()
                 self._mark = self._appended, event
             number, event = self._mark
