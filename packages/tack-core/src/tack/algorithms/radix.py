@@ -2,7 +2,8 @@
 
 A pass reads a digit of eight bits. Elements either go straight to their places, which is what GPUs are left
 with so far, or are first put in order in an array of the iteration's own. Then runs go to memory instead of
-single elements, which is four times as fast on a CPU, whose cache holds the array.
+single elements, which is four times as fast on a CPU, whose cache holds the array. There, keys that fit one
+chunk are sorted by one launch.
 """
 
 from __future__ import annotations
